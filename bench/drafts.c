@@ -31,16 +31,20 @@ static struct outcome replay(const struct replay *r, double cost)
 {
     struct outcome out = {0};
     struct draft d;
-    double times[DRAFT_ROWS];
-    draft_init(&d);
-    for (int32_t i = 0; i < DRAFT_ROWS; i++) times[i] = 1 + cost * i;
+    struct draft_chances all;
+    double times[1 + CARAT_DRAFT_MAX];
+    draft_begin(&all);
+    draft_init(&d, &all);
+    for (int32_t i = 0; i <= CARAT_DRAFT_MAX; i++) times[i] = 1 + cost * i;
     memcpy(r->room, r->ids, (size_t)r->n_prompt * sizeof *r->ids);
     for (int32_t n = r->n_prompt; n < r->n;) {
-        int32_t most = r->n - n - 1, same, right = 0;
-        if (most > DRAFT_ROWS - 1) most = DRAFT_ROWS - 1;
-        draft_take(&d, draft_find(r->room, n, most, &same), same, times);
+        struct draft *one = &d;
+        int32_t most = r->n - n - 1, right = 0;
+        if (most > CARAT_DRAFT_MAX) most = CARAT_DRAFT_MAX;
+        draft_find(&d, r->room, n, most);
+        draft_share(&one, 1, 1, times, most);
         while (right < d.n && r->room[n + right] == r->ids[n + right]) right++;
-        draft_note(&d, right);
+        draft_note(&d, &all, right);
         memcpy(r->room + n, r->ids + n, (size_t)(right + 1) * sizeof *r->ids);
         n += right + 1;
         out.steps++;
@@ -95,7 +99,7 @@ int main(int argc, char **argv)
     if (add_text(model, argv[2], &r, &err)) return fail(&err);
     r.n_prompt = r.n;
     if (add_text(model, argv[3], &r, &err)) return fail(&err);
-    r.room = mem_alloc((size_t)r.n + DRAFT_ROWS, sizeof *r.room);
+    r.room = mem_alloc((size_t)r.n + CARAT_DRAFT_MAX, sizeof *r.room);
     if (!r.room) return 1;
     printf("prompt %d tokens, answer %d\n", r.n_prompt, r.n - r.n_prompt);
     printf("%8s %12s %14s %8s %8s\n", "cost", "tokens/step", "guesses/step", "right", "speed");

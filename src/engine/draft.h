@@ -16,25 +16,35 @@ enum { DRAFT_ROWS = 8 };
 /* Guesses are sorted by how many ids before them were the same: 2, up to 4, up to 8, more. */
 enum { DRAFT_KINDS = 4 };
 
-struct draft {
-    int32_t n, kind;            /* guesses in the current step */
-    double chance[DRAFT_KINDS]; /* that the next guess of this kind is right; learned */
+/* How likely the next guess of each kind is to be right: learned. */
+struct draft_chances {
+    double of[DRAFT_KINDS];
 };
 
-/* What is assumed before anything was guessed. */
-void draft_init(struct draft *d);
+struct draft {
+    int32_t n;                    /* guesses in the current step */
+    int32_t found, kind;          /* of which these were found */
+    double next;                  /* how likely one more of them is right: all before it are, too */
+    struct draft_chances chances; /* in this sequence */
+};
 
-/* Writes at most `most` guesses of what follows ids[n] to ids + n and returns their number: what
- * followed the longest end of these ids that is there twice, the last time it was there. *same: the
- * length of that end, if there is one. */
-int32_t draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same);
+/* What is assumed before anything was guessed: of all sequences, and of one after others. */
+void draft_begin(struct draft_chances *all);
+void draft_init(struct draft *d, const struct draft_chances *all);
 
-/* Takes those of `n` guesses with which most tokens are expected for the time, and notes that in
- * d->n and d->kind. times[i]: what a step with i guesses takes; times[0] is 1. Guesses of a kind
- * that has not been taken become a little more likely, so that they are tried again. */
-void draft_take(struct draft *d, int32_t n, int32_t same, const double *times);
+/* Writes at most `most` guesses of what follows ids[n] to ids + n: what followed the longest end of
+ * these ids that is there twice, the last time it was there. Sets d->found, and d->n to 0. */
+void draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
 
-/* Learns: of the d->n guesses the first n_right were right. */
-void draft_note(struct draft *d, int32_t n_right);
+/* Takes (d->n) those of the found guesses of `n` sequences, `most` in all, with which a step gives
+ * the most tokens for its time; without guesses it gives n_tokens. times[i]: what it takes with i
+ * guesses. Guesses of a kind that is not taken become a little more likely, so that they are tried
+ * again. */
+void draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens, const double *times,
+                 int32_t most);
+
+/* Learns, quickly for this sequence and slowly for all: of the d->n guesses the first n_right were
+ * right. */
+void draft_note(struct draft *d, struct draft_chances *all, int32_t n_right);
 
 #endif

@@ -58,6 +58,7 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     e->n_requests = y->n_seq + o->n_queue;
     e->step_rows = y->step_rows;
     e->n_draft = o->n_draft;
+    draft_begin(&e->chances);
     e->is_apart = y->is_apart;
     e->has_cache = !o->no_prefix_cache;
     e->is_exact = o->precision == CARAT_PRECISION_FP32;
@@ -69,7 +70,9 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     e->items = arena_take(&e->arena, n, sizeof *e->items);
     e->whose = arena_take(&e->arena, n, sizeof(struct sequence *));
     e->order = arena_take(&e->arena, n, sizeof *e->order);
-    if (!e->requests || !e->cancels || !e->slots || !e->items || !e->whose || !e->order)
+    e->drafts = arena_take(&e->arena, (size_t)y->n_seq, sizeof(struct draft *));
+    if (!e->requests || !e->cancels || !e->slots || !e->items || !e->whose || !e->order ||
+        !e->drafts)
         return err_no_memory(err, "queue", n * sizeof *e->requests);
     TRY(events_init(&e->events, &e->arena, 2 * step_events(e), err));
     TRY(fairness_init(&e->fairness, &e->arena, e->n_requests, err));
@@ -218,6 +221,7 @@ static int open_request(carat_engine *e, int32_t place, const struct carat_reque
         .page = KV_PAGE,
         .since = e->stats.prompt_rows,
         .has_cache = e->has_cache && !request->no_cache,
+        .chances = &e->chances,
     };
     return sequence_open(&e->requests[place], request, &start, &sampler, err);
 }

@@ -48,8 +48,8 @@ struct layout {
     int32_t n_far_experts; /* the experts of this many first layers are on REST_TARGET */
     int32_t n_ctx, n_seq, chunk;
     int32_t step_rows;        /* the most that a step has */
-    int32_t decode_rows;      /* the most of one without rows of prompts, */
-    int32_t draft_rows;       /* and of one with guesses */
+    int32_t decode_rows;      /* the most of one without rows of prompts */
+    int32_t draft_rows;       /* the most of one with guesses */
     bool is_recorded;         /* steps are replayed with all rows of their bucket */
     bool is_apart;            /* rows of prompts and decode rows are not to share steps */
     int32_t outs_max;         /* rows of logits that a step may want; at most `chunk` */

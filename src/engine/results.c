@@ -140,7 +140,7 @@ static int take_rows(carat_engine *e, struct sequence *s, struct carat_error *er
         s->n_accepted++;
         e->stats.accepted++;
     }
-    draft_note(&s->draft, n_right);
+    draft_note(&s->draft, &e->chances, n_right);
     return CARAT_OK;
 }
 

@@ -61,7 +61,7 @@ int sequence_open(struct sequence *s, const struct carat_request *request,
                            .ids = ids,
                            .n_prompt = n_prompt,
                            .max_tokens = max_tokens};
-    draft_init(&s->draft);
+    draft_init(&s->draft, start->chances);
     fill(s, request, start);
     return CARAT_OK;
 }

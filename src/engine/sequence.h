@@ -69,6 +69,7 @@ struct sequence_start {
     int32_t turn_id, page; /* as marks_init wants them */
     uint64_t since;
     bool has_cache;
+    const struct draft_chances *chances;
 };
 
 /* Takes a checked request into a free place, as QUEUED. CARAT_EMEMORY, or what sample_open says. */

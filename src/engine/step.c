@@ -71,43 +71,34 @@ static int32_t draft_room(const carat_engine *e, const struct sequence *s)
     return room < e->n_draft ? room : e->n_draft;
 }
 
-/* Rows that are computed in a step of up to DRAFT_ROWS: recorded ones have all rows of their bucket
- * (plans.c). */
+/* Rows that are computed in a step of n: recorded ones have all rows of their bucket. */
 static int32_t computed_rows(const carat_engine *e, int32_t n)
 {
-    int32_t rows = 1;
-    if (!e->runner->layout.is_recorded) return n;
-    while (rows < n) rows *= 2;
-    return rows;
+    const struct layout *y = &e->runner->layout;
+    return y->is_recorded ? plans_get(&y->plans, n, n, n)->rows_max[ROWS_TOKEN] : n;
 }
 
-/* What a step takes in which each sequence has 0 to `most` guesses; without any, 1. */
-static void expect_times(const carat_engine *e, const struct pace_step *rows, int32_t most,
-                         double *times)
-{
-    double cost = pace_row_cost(&e->pace, rows);
-    int32_t n = rows->n_decode, least = computed_rows(e, n);
-    for (int32_t i = 0; i <= most; i++)
-        times[i] = 1 + cost * (computed_rows(e, n * (1 + i)) - least) / n;
-}
-
-/* Adds guesses to a step without rows of prompts. */
+/* Adds guesses to a step without rows of prompts. times[i]: what it takes with i of them; without
+ * any, 1. */
 static void add_drafts(carat_engine *e, const struct pace_step *rows)
 {
-    if (rows->n_prompt > 0 || rows->n_decode == 0) return;
     double times[DRAFT_ROWS];
-    int32_t most = (engine_draft_rows(e) - rows->n_decode) / rows->n_decode;
-    if (most <= 0) return;
-    expect_times(e, rows, most, times);
+    int32_t n_decode = rows->n_decode, most = engine_draft_rows(e) - n_decode, n = 0;
+    if (rows->n_prompt > 0 || n_decode == 0 || most <= 0) return;
+    double cost = pace_row_cost(&e->pace, rows) / n_decode;
+    int32_t least = computed_rows(e, n_decode);
+    for (int32_t i = 0; i <= most; i++)
+        times[i] = 1 + cost * (computed_rows(e, n_decode + i) - least);
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         struct sequence *s = e->slots[i];
-        int32_t known = s ? sequence_known(s) : 0;
-        if (!s || s->n_rows == 0 || s->n_cached != known - 1) continue;
-        int32_t room = draft_room(e, s), same;
-        int32_t n = room > 0 ? draft_find(s->ids, known, room < most ? room : most, &same) : 0;
-        if (n > 0) draft_take(&s->draft, n, same, times);
-        s->n_rows += s->draft.n;
+        int32_t room = s && s->n_rows > 0 ? draft_room(e, s) : 0;
+        if (room <= 0 || s->n_cached != sequence_known(s) - 1) continue;
+        draft_find(&s->draft, s->ids, sequence_known(s), room);
+        if (s->draft.found > 0) e->drafts[n++] = &s->draft;
     }
+    draft_share(e->drafts, n, n_decode, times, most);
+    for (int32_t i = 0; i < e->paging.n_seq; i++)
+        if (e->slots[i] && e->slots[i]->n_rows > 0) e->slots[i]->n_rows += e->slots[i]->draft.n;
 }
 
 /* Shares out rows: one for everybody who decodes, and guesses, the rest for prompts. Fills in

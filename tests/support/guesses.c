@@ -33,26 +33,32 @@ static int is_beginning(const struct known *k, const int32_t *ids, int32_t n)
 
 /* The linker puts these in place of those of draft.c. Which guesses are wrong depends on their
  * places. */
-int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same);
-void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, const double *times);
+void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
+void __wrap_draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens,
+                        const double *times, int32_t most);
 
-int32_t __wrap_draft_find(int32_t *ids, int32_t n, int32_t most, int32_t *same)
+void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most)
 {
-    *same = 2;
+    d->n = d->found = d->kind = 0;
     for (int32_t k = 0; k < n_all; k++) {
         if (!is_beginning(&all[k], ids, n)) continue;
-        int32_t done = n - all[k].n_prompt, i = 0;
-        for (; i < most && done + i < all[k].n_answer; i++)
-            ids[n + i] = all[k].answer[done + i] ^ ((n + i) % GUESSES_WRONG == 0);
-        return i;
+        int32_t done = n - all[k].n_prompt;
+        for (; d->found < most && done + d->found < all[k].n_answer; d->found++)
+            ids[n + d->found] =
+                all[k].answer[done + d->found] ^ ((n + d->found) % GUESSES_WRONG == 0);
+        return;
     }
-    return 0;
 }
 
-/* All of them, whatever they cost. */
-void __wrap_draft_take(struct draft *d, int32_t n, int32_t same, const double *times)
+/* As many as there is room for, whatever they cost. */
+void __wrap_draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens,
+                        const double *times, int32_t most)
 {
-    (void)same;
+    (void)n_tokens;
     (void)times;
-    d->n = n;
+    for (int32_t i = 0; i < n; i++) {
+        struct draft *d = drafts[i];
+        d->n = d->found < most ? d->found : most;
+        most -= d->n;
+    }
 }

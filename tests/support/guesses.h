@@ -1,6 +1,6 @@
 /* Guesses of a test in place of those of engine/draft.h, which the answers of random models hardly
  * ever confirm: tokens of answers that are known beforehand, and wrong ones among them. For
- * programs linked with --wrap=draft_find,--wrap=draft_take. */
+ * programs linked with --wrap=draft_find,--wrap=draft_share. */
 #ifndef SUPPORT_GUESSES_H
 #define SUPPORT_GUESSES_H
 

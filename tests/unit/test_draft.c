@@ -13,15 +13,17 @@
 enum { IDS = 400000, MOST = 7 };
 
 static int32_t ids[IDS];
+static struct draft_chances chances;
 
 /* Takes `n` given ids, and checks the guesses. */
 static void check(const int32_t *given, int32_t n, int32_t most, const int32_t *expected,
                   int32_t n_expected)
 {
     memcpy(ids, given, (size_t)n * sizeof *ids);
-    int32_t same;
+    struct draft d;
     ids[n + most] = -7;
-    assert_int_equal(draft_find(ids, n, most, &same), n_expected);
+    draft_find(&d, ids, n, most);
+    assert_int_equal(d.found, n_expected);
     assert_memory_equal(ids, given, (size_t)n * sizeof *ids);
     assert_memory_equal(ids + n, expected, (size_t)n_expected * sizeof *ids);
     assert_int_equal(ids[n + most], -7);
@@ -72,7 +74,8 @@ static void guesses_follow_the_longest_match(void **state)
     struct rng rng = {.state = 20261128};
     print_message("seed 20261128\n");
     for (int round = 0; round < 3000; round++) {
-        int32_t n = 1 + (int32_t)rng_below(&rng, 60), longest = 1, from = 0, same;
+        struct draft d;
+        int32_t n = 1 + (int32_t)rng_below(&rng, 60), longest = 1, from = 0;
         uint32_t n_ids = 1 + rng_below(&rng, 4);
         for (int32_t i = 0; i < n; i++) ids[i] = (int32_t)rng_below(&rng, n_ids);
         for (int32_t end = 1; end < n; end++) {
@@ -82,10 +85,9 @@ static void guesses_follow_the_longest_match(void **state)
             longest = equal;
             from = end;
         }
-        int32_t found = draft_find(ids, n, MOST, &same);
-        assert_int_equal(found, from > 0 ? MOST : 0);
-        if (from > 0) assert_int_equal(same, longest);
-        for (int32_t i = 0; i < found; i++) assert_int_equal(ids[n + i], ids[from + i]);
+        draft_find(&d, ids, n, MOST);
+        assert_int_equal(d.found, from > 0 ? MOST : 0);
+        for (int32_t i = 0; i < d.found; i++) assert_int_equal(ids[n + i], ids[from + i]);
     }
 }
 
@@ -93,20 +95,44 @@ static void only_the_newest_ids_are_searched(void **state)
 {
     (void)state;
     for (int32_t i = 0; i < IDS - MOST; i++) ids[i] = 1000 + i;
-    int32_t n = IDS - MOST, same;
+    struct draft d;
+    int32_t n = IDS - MOST;
     ids[0] = ids[n - 2], ids[1] = ids[n - 1];
-    assert_int_equal(draft_find(ids, n, MOST, &same), 0);
+    draft_find(&d, ids, n, MOST);
+    assert_int_equal(d.found, 0);
     ids[n - 5000] = ids[n - 2], ids[n - 4999] = ids[n - 1];
-    assert_int_equal(draft_find(ids, n, MOST, &same), MOST);
+    draft_find(&d, ids, n, MOST);
+    assert_int_equal(d.found, MOST);
     assert_int_equal(ids[n], ids[n - 4998]);
 }
 
-/* How many of the guesses after `same` equal ids are taken at this cost. */
+/* A first sequence. */
+static void begin(struct draft *d)
+{
+    draft_begin(&chances);
+    draft_init(d, &chances);
+}
+
+/* The last `same` ids were there before. */
+static void find_after(struct draft *d, int32_t same)
+{
+    int32_t n = 0;
+    ids[n++] = 1;
+    for (int32_t i = 0; i < same; i++) ids[n++] = 100 + i;
+    for (int32_t i = 0; i < MOST; i++) ids[n++] = 200 + i;
+    ids[n++] = 2;
+    for (int32_t i = 0; i < same; i++) ids[n++] = 100 + i;
+    draft_find(d, ids, n, MOST);
+    assert_int_equal(d->found, MOST);
+}
+
+/* How many of the guesses after `same` equal ids are taken where each takes `cost` of a step. */
 static int32_t count_taken(struct draft *d, int32_t same, double cost)
 {
     double times[MOST + 1];
     for (int32_t i = 0; i <= MOST; i++) times[i] = 1 + cost * i;
-    draft_take(d, MOST, same, times);
+    find_after(d, same);
+    draft_share(&d, 1, 1, times, MOST);
     return d->n;
 }
 
@@ -117,18 +143,45 @@ static void guesses_fill_the_rows_that_are_computed(void **state)
     static const double times[MOST + 1] = {1, 1.06, 1.14, 1.14, 1.37, 1.37, 1.37, 1.37};
     struct draft d;
     for (int32_t same = 2; same <= 16; same *= 2) {
-        draft_init(&d);
-        draft_take(&d, MOST, same, times);
+        struct draft *one = &d;
+        begin(&d);
+        find_after(&d, same);
+        draft_share(&one, 1, 1, times, MOST);
         assert_true(d.n == 3 || d.n == 7);
         assert_true(d.n == 7 || same < 8);
     }
+}
+
+/* Rows of one sequence that guesses fill the step's bucket only if those of all together pay. */
+static void sequences_share_what_a_step_can_take(void **state)
+{
+    (void)state;
+    enum { N = 4 };
+    static const double times[N + 1] = {1, 1.2, 1.2, 1.2, 1.2}; /* four rows become eight */
+    struct draft all[N], *found[N];
+    for (int32_t i = 0; i < N; i++) {
+        found[i] = &all[i];
+        begin(&all[i]);
+        find_after(&all[i], i == 0 ? 12 : 2);
+    }
+    draft_share(found, 1, N, times, N); /* four at 0.9 and less, for a fifth of four tokens */
+    assert_int_equal(all[0].n, N);
+    draft_share(found + 1, 1, N, times, N); /* at 0.4 they do not pay, */
+    assert_int_equal(all[1].n, 0);
+    draft_share(found + 1, N - 1, N, times, N); /* but three together do */
+    assert_true(all[1].n > 0 && all[2].n > 0 && all[3].n > 0);
+    assert_int_equal(all[1].n + all[2].n + all[3].n, N);
+    draft_share(found, N, N, times, N); /* the likeliest come first */
+    assert_int_equal(all[0].n, N);
+    draft_share(found, N, N, times, 0);
+    for (int32_t i = 0; i < N; i++) assert_int_equal(all[i].n, 0);
 }
 
 static void more_is_guessed_after_a_longer_match_and_where_rows_are_cheap(void **state)
 {
     (void)state;
     struct draft d;
-    draft_init(&d);
+    begin(&d);
     for (int32_t same = 2; same < 16; same *= 2)
         assert_true(count_taken(&d, same, 0.1) <= count_taken(&d, 2 * same, 0.1));
     assert_true(count_taken(&d, 2, 0.3) < count_taken(&d, 2, 0.03));
@@ -141,13 +194,13 @@ static void what_was_right_is_guessed_more_and_what_was_wrong_less(void **state)
 {
     (void)state;
     struct draft d;
-    draft_init(&d);
+    begin(&d);
     int32_t before = count_taken(&d, 3, 0.1);
-    draft_note(&d, d.n);
+    draft_note(&d, &chances, d.n);
     int32_t after = count_taken(&d, 3, 0.1);
     assert_true(after > before);
     int32_t tries = 0;
-    while (count_taken(&d, 3, 0.1) > 0 && tries++ < 30) draft_note(&d, 0);
+    while (count_taken(&d, 3, 0.1) > 0 && tries++ < 30) draft_note(&d, &chances, 0);
     assert_in_range(tries, 3, 20);
     assert_int_equal(count_taken(&d, 10, 0.01), MOST); /* other kinds are as before */
 }
@@ -156,21 +209,39 @@ static void what_does_not_pay_is_tried_again_later(void **state)
 {
     (void)state;
     struct draft d;
-    draft_init(&d);
-    while (count_taken(&d, 2, 0.2) > 0) draft_note(&d, 0);
+    begin(&d);
+    while (count_taken(&d, 2, 0.2) > 0) draft_note(&d, &chances, 0);
     int32_t steps = 0;
     while (count_taken(&d, 2, 0.2) == 0 && steps < 1000) steps++;
     assert_in_range(steps, 1, 100);
     for (int32_t i = 0; i < 5000; i++) assert_int_equal(count_taken(&d, 2, 1), 0);
 }
 
+static void what_many_have_learned_is_where_others_begin(void **state)
+{
+    (void)state;
+    struct draft d, next;
+    begin(&d);
+    for (int i = 0; i < 40; i++) {
+        draft_init(&next, &chances);
+        if (count_taken(&next, 2, 0.1) == 0) break;
+        assert_true(next.chances.of[0] <= d.chances.of[0]);
+        d = next;
+        draft_note(&next, &chances, 0); /* each sequence guesses once, wrongly */
+        draft_note(&next, &chances, 0);
+    }
+    draft_init(&next, &chances);
+    assert_int_equal(count_taken(&next, 2, 0.3), 0);
+    assert_int_equal(count_taken(&next, 12, 0.1), MOST);
+}
+
 static void without_guesses_nothing_is_learned(void **state)
 {
     (void)state;
     struct draft d, same;
-    draft_init(&d);
+    begin(&d);
     same = d;
-    draft_note(&d, 0);
+    draft_note(&d, &chances, 0);
     assert_memory_equal(&d, &same, sizeof d);
 }
 
@@ -185,9 +256,11 @@ int main(void)
         cmocka_unit_test(guesses_follow_the_longest_match),
         cmocka_unit_test(only_the_newest_ids_are_searched),
         cmocka_unit_test(guesses_fill_the_rows_that_are_computed),
+        cmocka_unit_test(sequences_share_what_a_step_can_take),
         cmocka_unit_test(more_is_guessed_after_a_longer_match_and_where_rows_are_cheap),
         cmocka_unit_test(what_was_right_is_guessed_more_and_what_was_wrong_less),
         cmocka_unit_test(what_does_not_pay_is_tried_again_later),
+        cmocka_unit_test(what_many_have_learned_is_where_others_begin),
         cmocka_unit_test(without_guesses_nothing_is_learned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
