@@ -54,15 +54,14 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
  * prompt rows or only decode rows, or so few rows that all devices compute them alike. */
 static void choose_rows(struct layout *y, int32_t n_draft, bool is_steady)
 {
-    int32_t guessed = y->n_seq * (1 + n_draft);
-    y->draft_rows = DRAFT_ROWS;
+    y->draft_rows = y->n_seq * (1 + n_draft);
+    if (y->draft_rows > DRAFT_ROWS) y->draft_rows = DRAFT_ROWS;
     for (int32_t i = 0; i < y->n_targets; i++) {
-        y->is_recorded |= y->targets[i].backend->replays;
         int32_t alike = y->targets[i].alike_rows;
         if (alike > 0 && alike < y->draft_rows) y->draft_rows = alike;
+        y->is_recorded |= y->targets[i].backend->replays;
     }
-    if (guessed > y->draft_rows) guessed = y->draft_rows;
-    y->decode_rows = guessed > y->n_seq ? guessed : y->n_seq;
+    y->decode_rows = y->draft_rows > y->n_seq ? y->draft_rows : y->n_seq;
     y->step_rows = y->chunk + y->decode_rows;
     if (!is_steady) return;
     y->is_apart = y->targets[FIRST_TARGET].is_apart;
