@@ -22,8 +22,8 @@ struct draft_chances {
 };
 
 struct draft {
-    int32_t n;                    /* guesses in the current step */
-    int32_t found, kind;          /* of which these were found */
+    int32_t found, kind;          /* guesses of the current step, and their kind */
+    int32_t n;                    /* how many of them are taken */
     double next;                  /* how likely one more of them is right: all before it are, too */
     struct draft_chances chances; /* in this sequence */
 };

@@ -47,7 +47,7 @@ struct carat_engine {
     struct schedule_item *items;
     struct sequence **whose;
     int32_t *order;
-    struct draft **drafts;        /* of sequences with guesses in this step. [n_seq] */
+    struct draft **drafts;        /* of sequences that may guess in this step. [n_seq] */
     struct draft_chances chances; /* of the guesses of all sequences */
     int32_t *suppressed;
     size_t n_suppressed;

@@ -59,7 +59,6 @@ static void choose_rows(struct layout *y, int32_t n_draft, bool is_steady)
     for (int32_t i = 0; i < y->n_targets; i++) {
         int32_t alike = y->targets[i].alike_rows;
         if (alike > 0 && alike < y->draft_rows) y->draft_rows = alike;
-        y->is_recorded |= y->targets[i].backend->replays;
     }
     y->decode_rows = y->draft_rows > y->n_seq ? y->draft_rows : y->n_seq;
     y->step_rows = y->chunk + y->decode_rows;

@@ -50,7 +50,6 @@ struct layout {
     int32_t step_rows;        /* the most that a step has */
     int32_t decode_rows;      /* the most of one without rows of prompts */
     int32_t draft_rows;       /* the most of one with guesses */
-    bool is_recorded;         /* steps are replayed with all rows of their bucket */
     bool is_apart;            /* rows of prompts and decode rows are not to share steps */
     int32_t outs_max;         /* rows of logits that a step may want; at most `chunk` */
     uint64_t host_bytes;      /* as in layout_source, */

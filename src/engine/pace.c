@@ -162,10 +162,10 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
 double pace_row_cost(const struct pace *p, const struct pace_step *step)
 {
     double x[ESTIMATE_FEATURES];
-    if (p->decode.n == 0) return 1;
+    if (p->decode.n == 0) return 1.0 / step->n_decode;
     decode_features(step, x);
     double seconds = estimate_mean(&p->decode, x);
     const double row[] = {0, 1, step->decode_positions / step->n_decode};
     double cost = estimate_high(&p->decode, row, -SIGMAS);
-    return cost > 0 && seconds > 0 ? cost * step->n_decode / seconds : 0;
+    return cost > 0 && seconds > 0 ? cost / seconds : 0;
 }

@@ -44,9 +44,9 @@ void pace_note(struct pace *p, const struct pace_step *step, double seconds);
 int32_t pace_rows(const struct pace *p, const struct pace_step *step, double share,
                   int32_t rows_max);
 
-/* What another decode row adds to such a step without prompt rows, at least, as a share of the time
- * for each of its rows: how likely its token has to be for the row to pay. As long as that is
- * little known it is small, because only trying tells. 1: no decode step was measured yet. */
+/* What another decode row adds to the time of such a step without prompt rows, at least, as a share
+ * of that time. As long as it is little known it is small, because only trying tells. No decode
+ * step was measured yet: as much as each row of the step. */
 double pace_row_cost(const struct pace *p, const struct pace_step *step);
 
 #endif

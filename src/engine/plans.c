@@ -168,7 +168,7 @@ static bool replays(const struct plan_source *from)
 static int add_mixed(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                      struct carat_error *err)
 {
-    if (!replays(from) || n_seq == 1 || chunk <= STEADY_ROWS) return CARAT_OK;
+    if (!p->are_recorded || n_seq == 1 || chunk <= STEADY_ROWS) return CARAT_OK;
     int32_t outs = n_seq < STEADY_ROWS ? n_seq : STEADY_ROWS;
     TRY(add_bucket(p, from, STEADY_ROWS, outs, false, err));
     add_usual_mixed(&p->buckets[p->n_buckets - 1], p->n_sites);
@@ -195,12 +195,12 @@ static int add_decode(struct plans *p, const struct plan_source *from, int32_t n
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err)
 {
-    *p = (struct plans){.n_sites = from->n_targets};
+    *p = (struct plans){.n_sites = from->n_targets, .are_recorded = replays(from)};
     TRY(add_decode(p, from, n_seq, chunk, err));
     static const int32_t fixed[] = {128, 512};
     int32_t least = p->buckets[p->n_buckets - 1].rows_max[ROWS_TOKEN];
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
-        if (!replays(from) || fixed[i] <= n_seq || fixed[i] >= chunk) continue;
+        if (!p->are_recorded || fixed[i] <= n_seq || fixed[i] >= chunk) continue;
         TRY(add_bucket(p, from, fixed[i], n_seq, false, err));
         add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
         least = fixed[i];

@@ -31,6 +31,7 @@ struct bucket {
 struct plans {
     struct bucket buckets[BUCKETS_MAX]; /* rising in rows */
     int32_t n_buckets, n_sites;
+    bool are_recorded; /* a device replays steps, with all rows of their bucket */
     /* The largest need of any bucket: on each device, and on the host for rows that go between two
      * devices that are not the host. */
     size_t bytes[SITES_MAX], scratch_bytes[SITES_MAX], staging_bytes;

@@ -55,9 +55,9 @@ struct sequence {
     int32_t n_reported;          /* prompt positions of the last PROGRESS event */
     int32_t n_preempted;
 
-    int32_t n_rows, out_row; /* in the current step; the first with logits; -1: none wanted */
-    bool is_masked;          /* the best pairs of out_row are those that its grammar allows */
-    struct draft draft;
+    int32_t n_rows, out_row;       /* in the current step; the first with logits; -1: none wanted */
+    bool is_masked;                /* the best pairs of out_row are those that its grammar allows */
+    struct draft draft;            /* of the tokens after the newest one */
     int32_t n_drafted, n_accepted; /* guesses so far; those that were right */
 };
 

@@ -74,8 +74,8 @@ static int32_t draft_room(const carat_engine *e, const struct sequence *s)
 /* Rows that are computed in a step of n: recorded ones have all rows of their bucket. */
 static int32_t computed_rows(const carat_engine *e, int32_t n)
 {
-    const struct layout *y = &e->runner->layout;
-    return y->is_recorded ? plans_get(&y->plans, n, n, n)->rows_max[ROWS_TOKEN] : n;
+    const struct plans *p = &e->runner->layout.plans;
+    return p->are_recorded ? plans_get(p, n, n, n)->rows_max[ROWS_TOKEN] : n;
 }
 
 /* Adds guesses to a step without rows of prompts. times[i]: what it takes with i of them; without
@@ -85,7 +85,7 @@ static void add_drafts(carat_engine *e, const struct pace_step *rows)
     double times[DRAFT_ROWS];
     int32_t n_decode = rows->n_decode, most = engine_draft_rows(e) - n_decode, n = 0;
     if (rows->n_prompt > 0 || n_decode == 0 || most <= 0) return;
-    double cost = pace_row_cost(&e->pace, rows) / n_decode;
+    double cost = pace_row_cost(&e->pace, rows);
     int32_t least = computed_rows(e, n_decode);
     for (int32_t i = 0; i <= most; i++)
         times[i] = 1 + cost * (computed_rows(e, n_decode + i) - least);
@@ -94,7 +94,7 @@ static void add_drafts(carat_engine *e, const struct pace_step *rows)
         int32_t room = s && s->n_rows > 0 ? draft_room(e, s) : 0;
         if (room <= 0 || s->n_cached != sequence_known(s) - 1) continue;
         draft_find(&s->draft, s->ids, sequence_known(s), room);
-        if (s->draft.found > 0) e->drafts[n++] = &s->draft;
+        e->drafts[n++] = &s->draft;
     }
     draft_share(e->drafts, n, n_decode, times, most);
     for (int32_t i = 0; i < e->paging.n_seq; i++)

@@ -206,14 +206,18 @@ static bool add_headers(const struct fetch *f, const char *url, const struct fet
     return is_done;
 }
 
+/* Whether no server was reached, or one answers no more. */
+static bool is_unreached(CURLcode code)
+{
+    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
+           code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT;
+}
+
 /* Failures that may be over when asked again. */
 static bool may_pass(CURLcode code)
 {
+    if (is_unreached(code)) return true;
     switch (code) {
-    case CURLE_COULDNT_RESOLVE_PROXY:
-    case CURLE_COULDNT_RESOLVE_HOST:
-    case CURLE_COULDNT_CONNECT:
-    case CURLE_OPERATION_TIMEDOUT:
     case CURLE_PARTIAL_FILE:
     case CURLE_GOT_NOTHING:
     case CURLE_SEND_ERROR:
@@ -223,13 +227,6 @@ static bool may_pass(CURLcode code)
     case CURLE_SSL_CONNECT_ERROR: return true;
     default: return false;
     }
-}
-
-/* Whether no server was reached. */
-static bool is_unreached(CURLcode code)
-{
-    return code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY ||
-           code == CURLE_COULDNT_CONNECT || code == CURLE_OPERATION_TIMEDOUT;
 }
 
 /* Asks `url` alone. *to: where it redirects to, "" if it does not. */
