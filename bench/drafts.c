@@ -44,7 +44,9 @@ static struct outcome replay(const struct replay *r, double cost)
         draft_find(&d, r->room, n, most);
         draft_share(&one, 1, 1, times, most);
         while (right < d.n && r->room[n + right] == r->ids[n + right]) right++;
-        draft_note(&d, &all, right);
+        bool is_next_right =
+            right == d.n && right < d.found && r->room[n + right] == r->ids[n + right];
+        draft_note(&d, &all, right + is_next_right);
         memcpy(r->room + n, r->ids + n, (size_t)(right + 1) * sizeof *r->ids);
         n += right + 1;
         out.steps++;

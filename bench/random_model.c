@@ -2,6 +2,10 @@
  * and memory without a download.
  *
  *     random-model e4b q8_0 OUT.gguf [--seed N] [--layers N] [--vocab N] [--keep-shared-kv]
+ *     random-model e4b q8_0 OUT.gguf --drafter ...
+ *
+ * --drafter writes the drafter of the model that the other options give. A model with --simple and
+ * a drafter with --agreement PERCENT agree about that many next tokens, with any seeds and TYPEs.
  *
  * Blocks are not encoded from floats: their quants are random bits and their scale fields are
  * set so that the decoded weights have the spread that tests/support/gemma_file.c asks for
@@ -50,9 +54,8 @@ static void bits_fill(struct bits *b, uint8_t *out, size_t n)
 
 /* The scale fields of the blocks of a tensor are chosen from these. */
 struct filler {
-    enum format format;
+    struct gemma_tensor tensor;
     uint64_t seed;
-    float spread;
     uint16_t scale[SCALES];  /* halves; the last five of a block's bits choose */
     uint16_t offset[SCALES]; /* the offset or minimum of each, as halves */
 };
@@ -93,7 +96,7 @@ static float middle(enum format format)
 
 static void filler_init(struct filler *f, const struct gemma_tensor *t, uint64_t seed)
 {
-    *f = (struct filler){.format = t->format, .seed = seed, .spread = t->spread};
+    *f = (struct filler){.tensor = *t, .seed = seed};
     bool is_k = t->format == FORMAT_Q4_K || t->format == FORMAT_Q5_K;
     bool may_be_negative = middle(t->format) == 0.0f;
     for (int i = 0; i < SCALES; i++) {
@@ -127,7 +130,7 @@ static void put_k_scales(uint8_t *scales)
 static void put_scales(const struct filler *f, uint8_t *block)
 {
     int pick = block[0] % SCALES;
-    switch (f->format) {
+    switch (f->tensor.format) {
     case FORMAT_Q4_1:
     case FORMAT_Q5_1: put_half(block + 2, f->offset[pick]); break;
     case FORMAT_Q4_K:
@@ -154,8 +157,8 @@ static void put_scales(const struct filler *f, uint8_t *block)
 static void put_floats(const struct filler *f, struct bits *b, uint8_t *out, size_t n)
 {
     enum { STEP = 1024 };
-    const struct format_traits *traits = format_traits(f->format);
-    float unit = f->spread * sqrtf(3.0f) / 32768.0f, values[STEP];
+    const struct format_traits *traits = format_traits(f->tensor.format);
+    float unit = f->tensor.spread * sqrtf(3.0f) / 32768.0f, values[STEP];
     int16_t random[STEP];
     for (size_t left = n / (size_t)traits->block_bytes; left > 0;) {
         size_t count = left < STEP ? left : STEP;
@@ -170,7 +173,7 @@ static void put_floats(const struct filler *f, struct bits *b, uint8_t *out, siz
 static void fill(void *user, uint64_t offset, void *out, size_t n)
 {
     const struct filler *f = user;
-    const struct format_traits *traits = format_traits(f->format);
+    const struct format_traits *traits = format_traits(f->tensor.format);
     struct bits b;
     bits_seed(&b, f->seed ^ offset * UINT64_C(0x9e3779b97f4a7c15));
     if (traits->block_elements == 1) {
@@ -183,6 +186,26 @@ static void fill(void *user, uint64_t offset, void *out, size_t n)
         put_scales(f, block);
 }
 
+/* Blocks that depend on their row and column alone, or zero ones. */
+static void fill_common(void *user, uint64_t offset, void *out, size_t n)
+{
+    const struct filler *f = user;
+    const struct gemma_tensor *t = &f->tensor;
+    const struct format_traits *traits = format_traits(t->format);
+    size_t block_bytes = (size_t)traits->block_bytes;
+    int64_t at = (int64_t)(offset / block_bytes), n_row = t->dims[0] / traits->block_elements,
+            n_drawn = t->n_drawn / traits->block_elements;
+    memset(out, 0, n);
+    for (uint8_t *block = out, *end = block + n; block < end; block += block_bytes, at++) {
+        int64_t row = at / n_row, column = at % n_row;
+        struct bits b;
+        if (column >= n_drawn || !gemma_row_is_drawn(t, row)) continue;
+        bits_seed(&b, (uint64_t)(row * n_drawn + column));
+        bits_fill(&b, block, block_bytes);
+        put_scales(f, block);
+    }
+}
+
 /* ---- The file --------------------------------------------------------------------------- */
 
 struct job {
@@ -192,12 +215,12 @@ struct job {
     uint64_t bytes;
 };
 
-/* Vectors and small matrices are drawn; everything else is filled while saving. */
+/* Vectors, small matrices and the identity are drawn; everything else is filled while saving. */
 static void add_tensor(void *user, const struct gemma_tensor *t)
 {
     struct job *job = user;
     int64_t n = t->dims[0] * t->dims[1] * t->dims[2];
-    if (t->format == FORMAT_F32 && n <= 1 << 20) {
+    if ((t->format == FORMAT_F32 && n <= 1 << 20) || t->draw == DRAW_IDENTITY) {
         float *values = mem_alloc((size_t)n, sizeof *values);
         if (!values) {
             job->writer.failed = true;
@@ -214,7 +237,8 @@ static void add_tensor(void *user, const struct gemma_tensor *t)
         return;
     }
     filler_init(filler, t, rng_next(&job->rng));
-    gguf_add_fill(&job->writer, t->name, t->format, t->dims, t->n_dims, fill, filler);
+    gguf_add_fill(&job->writer, t->name, t->format, t->dims, t->n_dims,
+                  t->draw == DRAW_COMMON ? fill_common : fill, filler);
     job->bytes += format_row_bytes(t->format, t->dims[0]) * (uint64_t)(n / t->dims[0]);
 }
 
@@ -256,7 +280,8 @@ static int usage(const char *problem, const char *what)
     fprintf(stderr,
             "random-model: %s%s\n"
             "usage: random-model SIZE TYPE OUT.gguf [--seed N] [--layers N] [--vocab N]\n"
-            "                    [--keep-shared-kv] [--separate-experts]\n"
+            "                    [--keep-shared-kv] [--separate-experts] [--simple]\n"
+            "                    [--drafter [--agreement PERCENT]]\n"
             "SIZE: e2b e4b 12b 26b-a4b 31b. TYPE:",
             problem, what);
     for (int i = 0; i < FORMAT_COUNT; i++)
@@ -280,6 +305,7 @@ int main(int argc, char **argv)
     enum gemma_size size;
     enum format format;
     long long seed = 1, value;
+    bool is_drafter = false;
     if (argc < 4) return usage("SIZE, TYPE or OUT.gguf is missing", "");
     if (!gemma_size_from_name(argv[1], &size)) return usage("unknown SIZE ", argv[1]);
     if (!format_from_name(argv[2], &format)) return usage("unknown TYPE ", argv[2]);
@@ -290,6 +316,14 @@ int main(int argc, char **argv)
             layout.keep_shared_kv = true;
         } else if (strcmp(argv[i], "--separate-experts") == 0) {
             layout.separate_experts = true;
+        } else if (strcmp(argv[i], "--simple") == 0) {
+            layout.is_simple = true;
+        } else if (strcmp(argv[i], "--drafter") == 0) {
+            is_drafter = true;
+        } else if (strcmp(argv[i], "--agreement") == 0) {
+            if (!number(argv[++i], 0, 100, &value)) return usage("--agreement: 0 to 100", "");
+            layout.is_simple = true;
+            layout.agreement = (int)value;
         } else if (strcmp(argv[i], "--seed") == 0) {
             if (!number(argv[++i], 0, INT64_MAX, &seed)) return usage("--seed: a number", "");
         } else if (strcmp(argv[i], "--layers") == 0) {
@@ -302,5 +336,6 @@ int main(int argc, char **argv)
             return usage("unknown option ", argv[i]);
         }
     }
+    if (is_drafter) shape = gemma_drafter_shape(&shape);
     return write_file(&shape, &layout, (uint64_t)seed, argv[3]);
 }

@@ -51,6 +51,7 @@ extern "C" {
 #pragma GCC visibility push(default)
 
 typedef struct carat_model carat_model;
+typedef struct carat_drafter carat_drafter;
 typedef struct carat_engine carat_engine;
 typedef struct carat_decoder carat_decoder;
 typedef struct carat_answer carat_answer;
@@ -93,6 +94,24 @@ struct carat_model_info {
 int carat_model_open(carat_model **out, const char *path, struct carat_error *err);
 void carat_model_close(carat_model *model);                                /* NULL is fine */
 const struct carat_model_info *carat_model_info(const carat_model *model); /* borrowed from it */
+
+/* A drafter: a small network that Google publishes with each model ("assistant"), which guesses
+ * what the model will say from what the model has just computed. An engine with one (drafter,
+ * n_draft) gives the same answers sooner. */
+struct carat_drafter_info {
+    int64_t n_params;
+    uint64_t file_bytes;
+    char quantisation[32]; /* as of a model */
+    const char *note;      /* likewise */
+};
+
+/* Maps and checks a drafter's file. CARAT_EFORMAT: the file is not one of this model, or is
+ * damaged; CARAT_EMEMORY. The model must outlive the drafter, and the drafter the engines that use
+ * it. */
+int carat_drafter_open(carat_drafter **out, const char *path, const carat_model *model,
+                       struct carat_error *err);
+void carat_drafter_close(carat_drafter *drafter); /* NULL is fine */
+const struct carat_drafter_info *carat_drafter_info(const carat_drafter *drafter); /* borrowed */
 
 /* Facts about any well-formed GGUF, for a list. With is_tried also whether carat can run it. */
 struct carat_file_facts {
@@ -398,12 +417,14 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
      * have up to 8 rows (Hopper, with decode_matmul AUTO and more than 4 sequences: E2B and E4B
      * up to 4). */
     int32_t n_draft;
+    /* Guesses too, where the context suggests nothing better. Of the same model. NULL: none */
+    const carat_drafter *drafter;
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */
 struct carat_memory {
     uint64_t weights_mapped; /* of the file */
-    uint64_t weights;        /* in the form that the device computes with */
+    uint64_t weights;        /* in the form that the device computes with, a drafter's too */
     uint64_t mirrors;        /* of these: fp16 copies, which only make steps faster */
     uint64_t ple_cache;      /* of these: rows of the table of per-layer embeddings in the file */
     uint64_t kv_local, kv_global, buffers;

@@ -250,6 +250,10 @@
       ON_ANSWER, "N",                                                                              \
       "guess up to N tokens at a time (0: none, at most 7) from what is in the context already: "  \
       "what repeats something comes faster, answers are the same")                                 \
+    X(MODEL_DRAFT, TEXT, "model-draft", "-md --draft-model --spec-draft-model", "", 0, 0,          \
+      ON_ANSWER | ON(BENCH), "MODEL",                                                              \
+      "Google's drafter for the model (\"assistant\", MTP), a file or name: it guesses too, up "   \
+      "to --draft N tokens at a time")                                                             \
     X(BENCH_DRAFT, COUNT, "draft", "", "0", 0, COUNT_MAX, ON(BENCH), "N",                          \
       "with --load: guess up to N tokens at a time, as run and serve do with 7")                   \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
@@ -548,10 +552,10 @@
       "there are no control vectors here")                                                         \
     Y("-mm --mmproj -mmu --mmproj-url --image --audio --video", "FILE", ON_LLAMA, "", NONE, "",    \
       "carat takes text only")                                                                     \
-    Y("-md --model-draft --spec-draft-model -hfd -hfrd --hf-repo-draft --spec-draft-hf -ngld "     \
-      "--gpu-layers-draft",                                                                        \
-      "VALUE", ON_ANSWER | ON(PERPLEXITY), "", NONE, "",                                           \
-      "carat uses no drafters yet; --draft N guesses from what is in the context")                 \
+    Y("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "REPO", ON_ANSWER | ON(PERPLEXITY), "", NONE,  \
+      "", "--model-draft takes a file, or hf:USER/REPO/FILE")                                      \
+    Y("-ngld --gpu-layers-draft --spec-draft-ngl", "N", ON_ANSWER | ON(PERPLEXITY), "", NONE, "",  \
+      "a drafter is where the keys are that it reads")                                             \
     Y("--draft-min --draft-n-min --draft-p-min --spec-draft-n-min --spec-draft-p-min", "VALUE",    \
       ON_ANSWER | ON(PERPLEXITY), "0", NONE, "",                                                   \
       "how many tokens are guessed follows from how many were right; --draft N is the most")       \

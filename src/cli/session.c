@@ -58,10 +58,9 @@ static int hint_usage(const struct command_spec *spec, struct carat_error *err)
     return CARAT_EUSAGE;
 }
 
-int session_find(struct session *s, const struct options *o, struct carat_error *err)
+static int find_model(struct session *s, const struct options *o, struct carat_error *err)
 {
     struct buf name = {0};
-    read_manner(s, o);
     if (first_argument_is_model(o))
         return model_get(o, o->arguments[s->next_argument++], &s->path, err);
     named_by_options(o, &name);
@@ -74,10 +73,25 @@ int session_find(struct session *s, const struct options *o, struct carat_error 
     return hint_usage(spec, err);
 }
 
+static int find_drafter(struct session *s, const struct options *o, struct carat_error *err)
+{
+    if (!opt_is_set(o, OPT_MODEL_DRAFT)) return CARAT_OK;
+    return model_get(o, opt_text(o, OPT_MODEL_DRAFT), &s->draft_path, err);
+}
+
+int session_find(struct session *s, const struct options *o, struct carat_error *err)
+{
+    read_manner(s, o);
+    TRY(find_model(s, o, err));
+    return find_drafter(s, o, err);
+}
+
 int session_load(struct session *s, struct carat_error *err)
 {
     progress("loading", 0, 0);
     int status = carat_model_open(&s->model, buf_text(&s->path), err);
+    if (!status && s->draft_path.length > 0)
+        status = carat_drafter_open(&s->drafter, buf_text(&s->draft_path), s->model, err);
     progress_end();
     return status;
 }
@@ -95,6 +109,7 @@ int session_open_name(struct session *s, const struct options *o, const char *na
     *s = (struct session){0};
     read_manner(s, o);
     TRY(model_get(o, name, &s->path, err));
+    TRY(find_drafter(s, o, err));
     return session_load(s, err);
 }
 
@@ -136,6 +151,7 @@ static void tell_memory(void *user, const struct carat_memory *memory)
 void session_tell(struct session *s, struct carat_engine_options *options)
 {
     options->progress_user = s;
+    options->drafter = s->drafter;
     if (s->tells_memory) options->planned = tell_memory;
 }
 
@@ -166,8 +182,10 @@ void session_print_profile(const struct session *s)
 void session_close(struct session *s)
 {
     if (s->engine) carat_engine_close(s->engine);
+    carat_drafter_close(s->drafter);
     if (s->model) carat_model_close(s->model);
     buf_deinit(&s->path);
+    buf_deinit(&s->draft_path);
     buf_deinit(&s->told);
     *s = (struct session){0};
 }

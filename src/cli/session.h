@@ -8,8 +8,9 @@
 #include "cli/options.h"
 
 struct session {
-    struct buf path;
+    struct buf path, draft_path; /* of the model; of its drafter, or empty */
     carat_model *model;
+    carat_drafter *drafter;      /* or NULL */
     carat_engine *engine;        /* NULL until session_start */
     size_t next_argument;        /* the first one after MODEL */
     bool is_auto;                /* nobody has named a backend */
@@ -29,8 +30,8 @@ bool named_by_options(const struct options *o, struct buf *name);
  * is set and the command takes text too, it does only if there is a model of that name. */
 bool first_argument_is_model(const struct options *o);
 
-/* Finds the model: --model, else the first argument, else CARAT_MODEL; then opens it. One that is
- * missing may be pulled. */
+/* Finds the model: --model, else the first argument, else CARAT_MODEL; then opens it, and the
+ * drafter of --model-draft. What is missing may be pulled. */
 int session_open(struct session *s, const struct options *o, struct carat_error *err);
 
 /* The two halves of session_open, for commands that do not open the model or that check their
@@ -45,8 +46,8 @@ int session_open_name(struct session *s, const struct options *o, const char *na
  * note said the same. */
 int session_start(struct session *s, const struct carat_engine_options *options,
                   struct carat_error *err);
-/* Sets the callbacks of `options`: an engine opened with them tells its memory and its progress as
- * in session_start. */
+/* Sets the drafter and the callbacks of `options`: an engine opened with them tells its memory and
+ * its progress as in session_start. */
 void session_tell(struct session *s, struct carat_engine_options *options);
 /* Appends setup_add_line and, if the preferred backend was not chosen, the reason. */
 void session_add_setup(const struct session *s, struct buf *line);

@@ -13,7 +13,7 @@ enum { PART_FOR_OTHERS = 10 };
 static uint64_t step_bytes(const struct layout *y)
 {
     return (uint64_t)(y->chunk + y->decode_rows) * 4 * sizeof(int32_t) + tables_bytes(&y->caches) +
-           layout_mask_bytes(y) + y->plans.staging_bytes;
+           layout_mask_bytes(y) + layout_hidden_bytes(y) + y->plans.staging_bytes;
 }
 
 uint64_t budget_host_rest(const struct layout *y)
@@ -114,10 +114,11 @@ void budget_fill_table(struct layout *y)
 {
     const struct target *first = &y->targets[FIRST_TARGET];
     const struct placement *placed = &first->placement;
-    uint64_t mapped = first->weights->bytes_mapped;
+    uint64_t mapped =
+        first->weights->bytes_mapped + (y->drafter ? first->draft_weights->bytes_mapped : 0);
     y->memory = (struct carat_memory){
         .weights_mapped = mapped,
-        .weights = placed->device_bytes,
+        .weights = placed->device_bytes + first->drafter,
         .mirrors = placed->mirror_bytes,
         .ple_cache = placed->cached_bytes,
         .kv_local = first->kv_local,

@@ -16,7 +16,7 @@ enum {
 
 void draft_begin(struct draft_chances *all)
 {
-    *all = (struct draft_chances){{0.4, 0.6, 0.8, 0.9}};
+    *all = (struct draft_chances){.of = {0.4, 0.6, 0.8, 0.9, 0.35, 0.5, 0.7, 0.9}, .unmade = 0.6};
 }
 
 void draft_init(struct draft *d, const struct draft_chances *all)
@@ -24,9 +24,15 @@ void draft_init(struct draft *d, const struct draft_chances *all)
     *d = (struct draft){.chances = *all};
 }
 
-static double *chance_of(struct draft *d)
+/* Of guess i, if those before it are right. */
+static double chance_of(const struct draft *d, int32_t i)
 {
-    return &d->chances.of[d->kind];
+    return d->chances.of[d->kind[i]];
+}
+
+static void add_hope(double *chance)
+{
+    if (*chance + HOPE < 1) *chance += HOPE;
 }
 
 /* How many ids before `end` equal the last ones of ids[n]; at most `most`. */
@@ -52,7 +58,7 @@ static int32_t last_end(const int32_t *ids, int32_t first, int32_t end, int32_t 
     return end > first ? end : 0;
 }
 
-static int32_t kind_of(int32_t same)
+static uint8_t kind_of(int32_t same)
 {
     return same <= 2 ? 0 : same <= 4 ? 1 : same <= 8 ? 2 : 3;
 }
@@ -68,16 +74,57 @@ void draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most)
     }
     d->n = 0;
     d->found = from > 0 ? most : 0;
-    d->kind = kind_of(longest);
     /* Where the two ends overlap, guesses go on with guesses: a repetition repeats. */
-    for (int32_t i = 0; i < d->found; i++) ids[n + i] = ids[from + i];
+    for (int32_t i = 0; i < d->found; i++) {
+        ids[n + i] = ids[from + i];
+        d->kind[i] = kind_of(longest);
+    }
+}
+
+bool draft_asks(const struct draft *d)
+{
+    return d->found == 0 || chance_of(d, 0) < d->chances.unmade;
+}
+
+static uint8_t kind_of_lead(float lead)
+{
+    return DRAFT_MATCHES + (lead < 1 ? 0 : lead < 2 ? 1 : lead < 4 ? 2 : 3);
+}
+
+void draft_add(struct draft *d, int32_t *ids, int32_t n, int32_t id, float lead)
+{
+    ids[n + d->found] = id;
+    d->kind[d->found++] = kind_of_lead(lead);
+}
+
+bool draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens, const double *times,
+                int32_t most, double cost)
+{
+    double tokens = n_tokens, gain = 0;
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        double all = 1;
+        for (int32_t k = 0; k < drafts[i]->found; k++) tokens += all *= chance_of(drafts[i], k);
+        gain += all * drafts[i]->chances.unmade;
+        count += drafts[i]->found;
+    }
+    int32_t then = count + n < most ? count + n : most;
+    bool pays = count < most && (tokens + gain) * times[count] > tokens * (times[then] + cost);
+    for (int32_t i = 0; i < n && count == 0 && !pays; i++) add_hope(&drafts[i]->chances.unmade);
+    return pays;
+}
+
+/* How likely guess d->n is right: all before it are, too. */
+static void set_next(struct draft *d, double all)
+{
+    d->next = d->n < d->found ? all * chance_of(d, d->n) : 0;
 }
 
 static void take_none(struct draft *const *drafts, int32_t n)
 {
     for (int32_t i = 0; i < n; i++) {
         drafts[i]->n = 0;
-        drafts[i]->next = *chance_of(drafts[i]);
+        set_next(drafts[i], 1);
     }
 }
 
@@ -87,12 +134,12 @@ static double take_likeliest(struct draft *const *drafts, int32_t n)
     struct draft *best = NULL;
     for (int32_t i = 0; i < n; i++) {
         struct draft *d = drafts[i];
-        if (d->n < d->found && (!best || d->next > best->next)) best = d;
+        if (d->next > 0 && (!best || d->next > best->next)) best = d;
     }
     if (!best) return 0;
     double chance = best->next;
     best->n++;
-    best->next *= *chance_of(best);
+    set_next(best, chance);
     return chance;
 }
 
@@ -114,15 +161,22 @@ void draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens, const
     for (int32_t i = 0; i < count; i++) take_likeliest(drafts, n);
     for (int32_t i = 0; i < n; i++) {
         struct draft *d = drafts[i];
-        if (d->found > 0 && d->n == 0 && *chance_of(d) + HOPE < 1) *chance_of(d) += HOPE;
+        if (d->found > 0 && d->n == 0) add_hope(&d->chances.of[d->kind[0]]);
     }
+}
+
+static void learn(double *own, double *of_all, bool is_right)
+{
+    *own += WEIGHT * (is_right - *own);
+    *of_all += WEIGHT_ALL * (is_right - *of_all);
 }
 
 void draft_note(struct draft *d, struct draft_chances *all, int32_t n_right)
 {
-    double *own = chance_of(d), *of_all = &all->of[d->kind];
-    for (int32_t i = 0; i < d->n && i <= n_right; i++) {
-        *own += WEIGHT * ((i < n_right) - *own);
-        *of_all += WEIGHT_ALL * ((i < n_right) - *of_all);
+    int32_t n_known = n_right > d->n ? n_right : n_right + 1;
+    for (int32_t i = 0; i < d->found && i < n_known; i++) {
+        int kind = d->kind[i];
+        learn(&d->chances.of[kind], &all->of[kind], i < n_right);
+        if (kind >= DRAFT_MATCHES) learn(&d->chances.unmade, &all->unmade, i < n_right);
     }
 }

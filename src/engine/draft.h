@@ -1,5 +1,6 @@
 /* Guesses of an answer's next tokens. Where the last few ids stand earlier in the sequence, what
- * followed them there may follow again: in code, quotations, tables, tool calls. A step computes
+ * followed them there may follow again: in code, quotations, tables, tool calls. Others come from a
+ * drafter (drafting.c). A step computes
  * guesses as further rows, which cost little as long as the weights have to be read anyway. Each
  * row's logits then give the token that they would have given without guesses, and a row counts if
  * the token before it was guessed right. So guesses change no answer, only how soon it comes.
@@ -8,21 +9,25 @@
 #ifndef ENGINE_DRAFT_H
 #define ENGINE_DRAFT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Rows of a step with guesses, at most. A device may allow fewer (backend.h: alike_rows). */
 enum { DRAFT_ROWS = 8 };
 
-/* Guesses are sorted by how many ids before them were the same: 2, up to 4, up to 8, more. */
-enum { DRAFT_KINDS = 4 };
+/* Guesses are sorted. Those from the context by how many ids before them were the same: 2, up to 4,
+ * up to 8, more. Those of a drafter by how far its best logit leads: by less than 1, 2, 4, more. */
+enum { DRAFT_MATCHES = 4, DRAFT_LEADS = 4, DRAFT_KINDS = DRAFT_MATCHES + DRAFT_LEADS };
 
-/* How likely the next guess of each kind is to be right: learned. */
+/* How likely the next guess of each kind is to be right, and one that the drafter has not made yet:
+ * learned. */
 struct draft_chances {
-    double of[DRAFT_KINDS];
+    double of[DRAFT_KINDS], unmade;
 };
 
 struct draft {
-    int32_t found, kind;          /* guesses of the current step, and their kind */
+    int32_t found;                /* guesses of the current step */
+    uint8_t kind[DRAFT_ROWS];     /* of each of them */
     int32_t n;                    /* how many of them are taken */
     double next;                  /* how likely one more of them is right: all before it are, too */
     struct draft_chances chances; /* in this sequence */
@@ -36,6 +41,18 @@ void draft_init(struct draft *d, const struct draft_chances *all);
  * these ids that is there twice, the last time it was there. Sets d->found, and d->n to 0. */
 void draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
 
+/* Whether the drafter is better than what was found in the context. */
+bool draft_asks(const struct draft *d);
+
+/* Adds a drafter's guess, whose logit leads by this much, to those at ids + n. */
+void draft_add(struct draft *d, int32_t *ids, int32_t n, int32_t id, float lead);
+
+/* Whether another pass of the drafter pays, which makes one more guess for each of these `n`
+ * sequences. `times` as below, with what earlier passes took; `cost`: what a pass takes, likewise.
+ * If not even a first one pays, guesses of the drafter become a little more likely. */
+bool draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens, const double *times,
+                int32_t most, double cost);
+
 /* Takes (d->n) those of the found guesses of `n` sequences, `most` in all, with which a step gives
  * the most tokens for its time; without guesses it gives n_tokens. times[i]: what it takes with i
  * guesses. Guesses of a kind that is not taken become a little more likely, so that they are tried
@@ -43,8 +60,8 @@ void draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
 void draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens, const double *times,
                  int32_t most);
 
-/* Learns, quickly for this sequence and slowly for all: of the d->n guesses the first n_right were
- * right. */
+/* Learns, quickly for this sequence and slowly for all: of the found guesses the first n_right were
+ * right. n_right may be d->n + 1, as the token after the last one that was taken is known, too. */
 void draft_note(struct draft *d, struct draft_chances *all, int32_t n_right);
 
 #endif

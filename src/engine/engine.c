@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/sized.h"
+#include "engine/drafter_file.h"
 #include "engine/limits.h"
 #include "engine/options.h"
 
@@ -77,6 +78,7 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     TRY(events_init(&e->events, &e->arena, 2 * step_events(e), err));
     TRY(fairness_init(&e->fairness, &e->arena, e->n_requests, err));
     TRY(batch_init(&e->step, &e->arena, y->chunk + y->decode_rows, err));
+    TRY(batch_init(&e->draft_step, &e->arena, DRAFT_ROWS, err));
     e->on_cache = o->on_cache;
     e->on_cache_user = o->on_cache_user;
     e->cache_watch = (struct prefix_watch){e, tell_stored, tell_removed};
@@ -111,9 +113,11 @@ static uint64_t host_bytes(const carat_model *model, const struct carat_engine_o
 struct layout_source engine_source(const carat_model *model,
                                    const struct carat_engine_options *options)
 {
+    bool has_drafter = options->drafter && options->n_draft > 0;
     return (struct layout_source){.config = &model->config,
                                   .gguf = model->gguf,
                                   .weights = &model->weights,
+                                  .drafter = has_drafter ? &options->drafter->parts : NULL,
                                   .outs_max = SCORE_ROWS,
                                   .shares_pages = true,
                                   .host_bytes = host_bytes(model, options),
@@ -126,6 +130,9 @@ int carat_engine_open(carat_engine **out, const carat_model *model,
     *out = NULL;
     struct carat_engine_options o;
     TRY(options_copy(&o, options, err));
+    if (o.drafter && o.drafter->model != model)
+        return err_set(err, CARAT_EUSAGE, "%s: this drafter was opened for another model",
+                       gguf_path(o.drafter->gguf));
     carat_engine *e = mem_alloc(1, sizeof *e);
     if (!e) return err_no_memory(err, "engine", sizeof *e);
     e->model = model;

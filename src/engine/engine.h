@@ -2,6 +2,7 @@
  *
  *   engine.c   opens and closes; takes requests and cancels them
  *   step.c     carat_step: ends, admits, shares out rows, runs, hands out
+ *   drafting.c guesses of the next tokens, also by a drafter
  *   admit.c    gives slots to requests that wait
  *   room.c     takes pages for the rows of a step; stops requests to make room
  *   masks.c    computes grammar masks while the device computes
@@ -23,8 +24,8 @@
 struct carat_engine {
     const carat_model *model;
     struct runner *runner;
-    struct arena arena; /* everything below; sealed after opening */
-    struct step step;
+    struct arena arena;           /* everything below; sealed after opening */
+    struct step step, draft_step; /* rows of the model; of a pass of the drafter */
     struct paging paging;
     struct prefix_watch cache_watch;
     carat_on_cache_fn on_cache; /* NULL: none */
@@ -49,6 +50,8 @@ struct carat_engine {
     int32_t *order;
     struct draft **drafts;        /* of sequences that may guess in this step. [n_seq] */
     struct draft_chances chances; /* of the guesses of all sequences */
+    double pass_seconds;          /* what a pass of the drafter takes; 0: not known yet */
+    double drafting_seconds;      /* what passes took in this step */
     int32_t *suppressed;
     size_t n_suppressed;
     carat_request_id last_request;

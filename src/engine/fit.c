@@ -103,6 +103,23 @@ static int choose_options(struct layout *y, const struct layout_source *from,
 
 /* ---- Devices ---------------------------------------------------------------------------- */
 
+/* Views of the weights that are the target's own. */
+static int bind_weights(const struct layout *y, const struct layout_source *from, struct target *t,
+                        struct carat_error *err)
+{
+    struct buf note = {0};
+    t->weights = &t->own;
+    int status = weights_bind(&t->own, y->config, from->gguf, from->arena, &note, err);
+    if (!status && from->drafter) {
+        struct weights_owner model = {y->config, from->gguf, &t->own};
+        t->draft_weights = &t->draft;
+        status = weights_bind_drafter(&t->draft, y->drafter, from->drafter->gguf, &model,
+                                      from->arena, &note, err);
+    }
+    buf_deinit(&note);
+    return status;
+}
+
 static int open_target(struct layout *y, const struct layout_source *from,
                        const struct target_choice *choice, const struct carat_engine_options *o,
                        struct carat_error *err)
@@ -114,12 +131,8 @@ static int open_target(struct layout *y, const struct layout_source *from,
     TRY(target_open(t, &chosen, o, err));
     y->n_targets++;
     t->weights = from->weights;
-    if (!from->arena) return CARAT_OK;
-    struct buf note = {0};
-    t->weights = &t->own;
-    int status = weights_bind(&t->own, y->config, from->gguf, from->arena, &note, err);
-    buf_deinit(&note);
-    return status;
+    t->draft_weights = from->drafter ? from->drafter->weights : NULL;
+    return from->arena ? bind_weights(y, from, t, err) : CARAT_OK;
 }
 
 static int open_first(struct layout *y, const struct layout_source *from,
@@ -243,14 +256,17 @@ static int compile(struct layout *y, struct carat_error *err)
     struct plan_source from = {.targets = y->targets,
                                .n_targets = y->n_targets,
                                .config = y->config,
+                               .drafter = y->drafter,
                                .caches = y->caches.cache,
                                .split = &y->split,
                                .step_rows = y->step_rows,
                                .decode_rows = y->decode_rows};
     plans_deinit(&y->plans, y->targets);
     TRY(plans_compile(&y->plans, &from, y->n_seq, y->chunk, y->outs_max, err));
-    for (int32_t i = 0; i < y->n_targets; i++)
+    for (int32_t i = 0; i < y->n_targets; i++) {
         y->targets[i].buffers = y->plans.bytes[i] + y->plans.scratch_bytes[i];
+        y->targets[i].drafter = y->plans.draft_bytes[i];
+    }
     return CARAT_OK;
 }
 
@@ -259,7 +275,8 @@ static void place_weights(struct layout *y)
 {
     uint64_t others[SITES_MAX];
     for (int32_t i = 0; i < y->n_targets; i++)
-        others[i] = bytes_add(target_kv_bytes(&y->targets[i]), y->targets[i].buffers);
+        others[i] = bytes_add(target_kv_bytes(&y->targets[i]),
+                              y->targets[i].buffers + y->targets[i].drafter);
     budget_place(y, others);
 }
 
@@ -365,7 +382,8 @@ static int measure_longest(struct layout *y, struct carat_error *err)
     for (int32_t i = 0; i < y->n_targets; i++) {
         const struct target *t = &y->targets[i];
         uint64_t rest = t->backend->is_host ? budget_host_rest(y) : 0;
-        left[i] = bytes_left(t->available, t->buffers + t->placement.device_bytes + rest);
+        left[i] =
+            bytes_left(t->available, t->buffers + t->drafter + t->placement.device_bytes + rest);
     }
     return measure_layout(y, choose_context(y, left), err);
 }
@@ -463,6 +481,7 @@ int layout_init(struct layout *y, const struct layout_source *from,
 {
     static const struct carat_engine_options defaults;
     *y = (struct layout){.config = from->config,
+                         .drafter = from->drafter ? from->drafter->config : NULL,
                          .host_bytes = from->host_bytes,
                          .host_page_bytes = from->host_page_bytes};
     int status = fit(y, from, options ? options : &defaults, err);

@@ -7,6 +7,7 @@
 #include "base/arena.h"
 #include "base/mask.h"
 #include "engine/caches.h"
+#include "engine/draft.h"
 #include "engine/plans.h"
 #include "engine/pools.h"
 #include "gguf/gguf.h"
@@ -22,6 +23,13 @@ struct layout_part {
     int32_t n_layers; /* this many, from where the part before ends; the last takes the rest */
 };
 
+/* A drafter's file. Its weights are views that nobody runs. */
+struct layout_drafter {
+    const struct gemma_config *config;
+    const struct gguf *gguf;
+    const struct weights *weights;
+};
+
 /* What a layout is made from. Borrowed. */
 struct layout_source {
     const struct gemma_config *config;
@@ -30,9 +38,10 @@ struct layout_source {
      * `weights`. */
     struct arena *arena;
     const struct weights *weights;
-    int32_t outs_max;         /* rows of logits that a step may want */
-    uint64_t host_bytes;      /* host memory that the runner's user needs */
-    uint32_t host_page_bytes; /* more of it, for each page of a pool */
+    const struct layout_drafter *drafter; /* NULL: there is none */
+    int32_t outs_max;                     /* rows of logits that a step may want */
+    uint64_t host_bytes;                  /* host memory that the runner's user needs */
+    uint32_t host_page_bytes;             /* more of it, for each page of a pool */
     /* The runner's user gives out the pages of the pools (runner_set_page). Otherwise every
      * sequence has its own pages for all its positions from the beginning. */
     bool shares_pages;
@@ -41,8 +50,8 @@ struct layout_source {
 };
 
 struct layout {
-    const struct gemma_config *config;
-    struct target targets[SITES_MAX]; /* by site */
+    const struct gemma_config *config, *drafter; /* of a drafter, if there is one */
+    struct target targets[SITES_MAX];            /* by site */
     int32_t n_targets;
     struct split split;
     int32_t n_far_experts; /* the experts of this many first layers are on REST_TARGET */
@@ -74,6 +83,12 @@ static inline int32_t layout_masks(const struct layout *y)
     for (int32_t i = 0; i < y->n_targets; i++)
         if (y->targets[i].backend->best_allowed) return most;
     return 0;
+}
+
+/* Rows that go from the model to its drafter and from pass to pass. */
+static inline size_t layout_hidden_bytes(const struct layout *y)
+{
+    return y->drafter ? (size_t)DRAFT_ROWS * (size_t)y->config->n_embd * sizeof(float) : 0;
 }
 
 static inline size_t layout_mask_bytes(const struct layout *y)

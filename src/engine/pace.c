@@ -159,12 +159,18 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
     return ROWS_LEAST < rows_max ? ROWS_LEAST : rows_max;
 }
 
-double pace_row_cost(const struct pace *p, const struct pace_step *step)
+double pace_decode_seconds(const struct pace *p, const struct pace_step *step)
 {
     double x[ESTIMATE_FEATURES];
-    if (p->decode.n == 0) return 1.0 / step->n_decode;
+    if (p->decode.n == 0) return 0;
     decode_features(step, x);
-    double seconds = estimate_mean(&p->decode, x);
+    return estimate_mean(&p->decode, x);
+}
+
+double pace_row_cost(const struct pace *p, const struct pace_step *step)
+{
+    if (p->decode.n == 0) return 1.0 / step->n_decode;
+    double seconds = pace_decode_seconds(p, step);
     const double row[] = {0, 1, step->decode_positions / step->n_decode};
     double cost = estimate_high(&p->decode, row, -SIGMAS);
     return cost > 0 && seconds > 0 ? cost / seconds : 0;

@@ -44,6 +44,9 @@ void pace_note(struct pace *p, const struct pace_step *step, double seconds);
 int32_t pace_rows(const struct pace *p, const struct pace_step *step, double share,
                   int32_t rows_max);
 
+/* What such a step without prompt rows takes, in seconds; 0: none was measured yet. */
+double pace_decode_seconds(const struct pace *p, const struct pace_step *step);
+
 /* What another decode row adds to the time of such a step without prompt rows, at least, as a share
  * of that time. As long as it is little known it is small, because only trying tells. No decode
  * step was measured yet: as much as each row of the step. */

@@ -2,6 +2,7 @@
 
 #include "base/assert.h"
 #include "base/mem.h"
+#include "engine/draft.h"
 #include "engine/limits.h"
 
 static int32_t window_length(const void *user, const struct plan *plan, int32_t i)
@@ -65,6 +66,13 @@ bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out)
     return true;
 }
 
+bool crossing_needs_staging(const struct crossing *c, const struct segment *s,
+                            const struct target *targets)
+{
+    return c->from_site != SITE_OUTSIDE &&
+           target_needs_staging(&targets[c->from_site], &targets[s->site]);
+}
+
 /* Bytes of all rows of a step that pass through the host on their way between two devices. */
 static size_t staging_bytes(const struct bucket *b, const struct target *targets)
 {
@@ -72,9 +80,74 @@ static size_t staging_bytes(const struct bucket *b, const struct target *targets
     struct crossing c;
     for (int32_t k = 0; k < b->n_segments; k++)
         for (int32_t i = 0; segment_crossing(&b->segments[k], i, &c); i++)
-            if (target_needs_staging(&targets[c.from_site], &targets[b->segments[k].site]))
+            if (crossing_needs_staging(&c, &b->segments[k], targets))
                 bytes += (size_t)b->rows_max[c.rows] * c.row_bytes;
     return bytes;
+}
+
+static void close_bucket(struct bucket *b, int32_t n_sites, const struct target *targets)
+{
+    for (int32_t k = 0; b->segments && k < b->n_segments; k++) {
+        struct segment *s = &b->segments[k];
+        if (s->program) targets[s->site].backend->unbind(s->program);
+        plan_deinit(&s->cut);
+    }
+    mem_free(b->segments);
+    for (int32_t k = 0; k < n_sites; k++) plan_deinit(&b->plans[k]);
+}
+
+/* Records the pass of a bucket: the model's, or a drafter's. */
+typedef void (*record_fn)(struct plan *whole, const struct plan_source *from);
+
+static void record_model(struct plan *whole, const struct plan_source *from)
+{
+    const struct weights *weights[SITES_MAX];
+    for (int32_t i = 0; i < from->n_targets; i++) weights[i] = from->targets[i].weights;
+    if (from->drafter) plan_want_hidden(whole);
+    gemma_forward(whole, from->config, weights, from->split);
+}
+
+static void record_drafter(struct plan *whole, const struct plan_source *from)
+{
+    const struct weights *weights[SITES_MAX], *model_weights[SITES_MAX];
+    for (int32_t i = 0; i < from->n_targets; i++) {
+        weights[i] = from->targets[i].draft_weights;
+        model_weights[i] = from->targets[i].weights;
+    }
+    struct drafter_parts parts = {from->drafter, weights, model_weights, from->split};
+    gemma_draft(whole, &parts);
+}
+
+/* Without the model's table. */
+static void record_drafter_alone(struct plan *whole, const struct plan_source *from)
+{
+    const struct weights *weights[SITES_MAX];
+    for (int32_t i = 0; i < from->n_targets; i++) weights[i] = from->targets[i].draft_weights;
+    struct drafter_parts parts = {from->drafter, weights, NULL, from->split};
+    gemma_draft(whole, &parts);
+}
+
+static int fill_bucket(struct plans *p, struct bucket *b, const struct plan_source *from,
+                       record_fn record, struct carat_error *err)
+{
+    int32_t n_caches = from->config->n_kv_layer, n_runs;
+    int32_t rows = b->rows_max[ROWS_TOKEN], outs = b->rows_max[ROWS_OUT];
+    struct plan whole;
+    struct plan_run *runs;
+    for (int32_t i = 0; i < p->n_sites; i++) {
+        plan_init(&b->plans[i], rows, outs, from->caches, n_caches);
+        if (b->is_all_out) plan_want_all(&b->plans[i]);
+    }
+    plan_init(&whole, rows, outs, from->caches, n_caches);
+    if (b->is_all_out) plan_want_all(&whole);
+    record(&whole, from);
+    int status = plan_divide(&whole, b->plans, p->n_sites, &runs, &n_runs, err);
+    plan_deinit(&whole);
+    if (!status) status = close_plans(p, b, from->targets, err);
+    if (!status) status = add_segments(b, runs, n_runs, err);
+    if (!status) raise_to(&p->staging_bytes, staging_bytes(b, from->targets));
+    mem_free(runs);
+    return status;
 }
 
 /* `is_all_out`: for steps that want every row's logits. */
@@ -83,28 +156,8 @@ static int add_bucket(struct plans *p, const struct plan_source *from, int32_t r
 {
     carat_assert(p->n_buckets < BUCKETS_MAX);
     struct bucket *b = &p->buckets[p->n_buckets++];
-    int32_t n_caches = from->config->n_kv_layer, n_runs;
-    struct plan whole;
-    struct plan_run *runs;
-    b->rows_max[ROWS_TOKEN] = rows;
-    b->rows_max[ROWS_OUT] = outs;
-    b->is_all_out = is_all_out;
-    const struct weights *weights[SITES_MAX];
-    for (int32_t i = 0; i < p->n_sites; i++) {
-        plan_init(&b->plans[i], rows, outs, from->caches, n_caches);
-        if (is_all_out) plan_want_all(&b->plans[i]);
-        weights[i] = from->targets[i].weights;
-    }
-    plan_init(&whole, rows, outs, from->caches, n_caches);
-    if (is_all_out) plan_want_all(&whole);
-    gemma_forward(&whole, from->config, weights, from->split);
-    int status = plan_divide(&whole, b->plans, p->n_sites, &runs, &n_runs, err);
-    plan_deinit(&whole);
-    if (!status) status = close_plans(p, b, from->targets, err);
-    if (!status) status = add_segments(b, runs, n_runs, err);
-    if (!status) raise_to(&p->staging_bytes, staging_bytes(b, from->targets));
-    mem_free(runs);
-    return status;
+    *b = (struct bucket){.rows_max = {rows, outs}, .is_all_out = is_all_out};
+    return fill_bucket(p, b, from, record_model, err);
 }
 
 /* Steps that recur: prompts of usual lengths. Only a prompt's last chunk has a row whose logits are
@@ -192,6 +245,41 @@ static int add_decode(struct plans *p, const struct plan_source *from, int32_t n
     return most > STEADY_ROWS ? CARAT_OK : add_mixed(p, from, n_seq, chunk, err);
 }
 
+/* What the weights of a drafter need on each device. The model's table is counted with the model's
+ * plans. */
+static int count_drafter(struct plans *p, const struct plan_source *from, struct carat_error *err)
+{
+    struct bucket b = {.rows_max = {1, 1}, .is_all_out = true};
+    struct plans ignored = {.n_sites = p->n_sites};
+    const struct room room = {0};
+    int status = fill_bucket(&ignored, &b, from, record_drafter_alone, err);
+    for (int32_t i = 0; i < p->n_sites && !status; i++) {
+        const struct target *t = &from->targets[i];
+        struct placement placed = {0};
+        if (t->backend->place_weights && b.plans[i].n_ops > 0)
+            t->backend->place_weights(t->device, &b.plans[i], &room, &placed);
+        p->draft_bytes[i] = placed.device_bytes;
+    }
+    close_bucket(&b, p->n_sites, from->targets);
+    return status;
+}
+
+/* A row for each sequence that guesses. At least one row more is in a step for which it guesses. */
+static int add_drafts(struct plans *p, const struct plan_source *from, int32_t n_seq,
+                      struct carat_error *err)
+{
+    int32_t most = n_seq < DRAFT_ROWS ? n_seq : DRAFT_ROWS;
+    for (int32_t rows = 1, least = 0; least < most; rows *= 2) {
+        carat_assert(p->n_drafts < DRAFT_BUCKETS_MAX);
+        struct bucket *b = &p->drafts[p->n_drafts++];
+        least = rows < most ? rows : most;
+        *b = (struct bucket){.rows_max = {least, least}, .is_all_out = true};
+        TRY(fill_bucket(p, b, from, record_drafter, err));
+        add_usual_decode(b, p->n_sites, rows / 2);
+    }
+    return count_drafter(p, from, err);
+}
+
 int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq, int32_t chunk,
                   int32_t outs, struct carat_error *err)
 {
@@ -208,7 +296,7 @@ int plans_compile(struct plans *p, const struct plan_source *from, int32_t n_seq
     int32_t most = outs > from->decode_rows ? outs : from->decode_rows;
     TRY(add_bucket(p, from, from->step_rows, most, false, err));
     add_usual_prompts(&p->buckets[p->n_buckets - 1], p->n_sites, least, chunk);
-    return CARAT_OK;
+    return from->drafter ? add_drafts(p, from, n_seq, err) : CARAT_OK;
 }
 
 static bool is_cut(const struct bucket *b, const struct plan *plan)
@@ -219,32 +307,41 @@ static bool is_cut(const struct bucket *b, const struct plan *plan)
 }
 
 /* A device prepares a weight for what the first plan that it sees does with it. Where plans are
- * cut, the first one must have all the site's work. So the uncut plan is bound first, and never
- * run. */
-static int prepare_weights(const struct plans *p, const struct target *t, int32_t site,
-                           struct carat_error *err)
+ * cut, the first one must have all the site's work. So the uncut plan of the largest bucket is
+ * bound first, and never run. */
+static int prepare_weights(const struct bucket *largest, const struct target *t, int32_t site,
+                           const struct placement *placement, struct carat_error *err)
 {
     struct program *program;
-    const struct bucket *largest = &p->buckets[p->n_buckets - 1];
     const struct plan *all = &largest->plans[site];
     if (all->n_ops == 0 || !is_cut(largest, all)) return CARAT_OK;
-    TRY(t->backend->bind(t->device, all, &t->placement, t->memory, t->scratch, &program, err));
+    TRY(t->backend->bind(t->device, all, placement, t->memory, t->scratch, &program, err));
     t->backend->unbind(program);
+    return CARAT_OK;
+}
+
+/* Binds buckets, the largest first: it sets what all share. What makes weights faster is for the
+ * model (`is_placed`); a drafter's have no room for that. */
+static int bind_buckets(struct bucket *buckets, int32_t n, int32_t n_sites,
+                        const struct target *targets, bool is_placed, struct carat_error *err)
+{
+    for (int32_t i = 0; i < n_sites && n > 0; i++)
+        TRY(prepare_weights(&buckets[n - 1], &targets[i], i,
+                            is_placed ? &targets[i].placement : NULL, err));
+    for (int32_t i = n - 1; i >= 0; i--)
+        for (int32_t k = 0; k < buckets[i].n_segments; k++) {
+            struct segment *s = &buckets[i].segments[k];
+            const struct target *t = &targets[s->site];
+            TRY(t->backend->bind(t->device, s->plan, is_placed ? &t->placement : NULL, t->memory,
+                                 t->scratch, &s->program, err));
+        }
     return CARAT_OK;
 }
 
 int plans_bind(struct plans *p, const struct target *targets, struct carat_error *err)
 {
-    for (int32_t i = 0; i < p->n_sites; i++) TRY(prepare_weights(p, &targets[i], i, err));
-    /* The largest comes first: it sets what all share. */
-    for (int32_t i = p->n_buckets - 1; i >= 0; i--)
-        for (int32_t k = 0; k < p->buckets[i].n_segments; k++) {
-            struct segment *s = &p->buckets[i].segments[k];
-            const struct target *t = &targets[s->site];
-            TRY(t->backend->bind(t->device, s->plan, &t->placement, t->memory, t->scratch,
-                                 &s->program, err));
-        }
-    return CARAT_OK;
+    TRY(bind_buckets(p->buckets, p->n_buckets, p->n_sites, targets, true, err));
+    return bind_buckets(p->drafts, p->n_drafts, p->n_sites, targets, false, err);
 }
 
 void plans_place(const struct plans *p, const struct target *target, int32_t site,
@@ -258,17 +355,17 @@ void plans_place(const struct plans *p, const struct target *target, int32_t sit
 
 void plans_deinit(struct plans *p, const struct target *targets)
 {
-    for (int32_t i = 0; i < p->n_buckets; i++) {
-        struct bucket *b = &p->buckets[i];
-        for (int32_t k = 0; b->segments && k < b->n_segments; k++) {
-            struct segment *s = &b->segments[k];
-            if (s->program) targets[s->site].backend->unbind(s->program);
-            plan_deinit(&s->cut);
-        }
-        mem_free(b->segments);
-        for (int32_t k = 0; k < p->n_sites; k++) plan_deinit(&b->plans[k]);
-    }
+    for (int32_t i = 0; i < p->n_buckets; i++) close_bucket(&p->buckets[i], p->n_sites, targets);
+    for (int32_t i = 0; i < p->n_drafts; i++) close_bucket(&p->drafts[i], p->n_sites, targets);
     *p = (struct plans){0};
+}
+
+const struct bucket *plans_get_draft(const struct plans *p, int32_t rows)
+{
+    int32_t i = 0;
+    while (i < p->n_drafts && p->drafts[i].rows_max[ROWS_TOKEN] < rows) i++;
+    carat_assert(i < p->n_drafts);
+    return &p->drafts[i];
 }
 
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_decode,

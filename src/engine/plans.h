@@ -11,7 +11,7 @@
 #include "engine/target.h"
 #include "model/forward.h"
 
-enum { BUCKETS_MAX = 16 };
+enum { BUCKETS_MAX = 16, DRAFT_BUCKETS_MAX = 4 };
 
 struct segment {
     int32_t site;
@@ -31,17 +31,20 @@ struct bucket {
 struct plans {
     struct bucket buckets[BUCKETS_MAX]; /* rising in rows */
     int32_t n_buckets, n_sites;
+    struct bucket drafts[DRAFT_BUCKETS_MAX]; /* passes of a drafter, rising in rows */
+    int32_t n_drafts;
     bool are_recorded; /* a device replays steps, with all rows of their bucket */
     /* The largest need of any bucket: on each device, and on the host for rows that go between two
      * devices that are not the host. */
     size_t bytes[SITES_MAX], scratch_bytes[SITES_MAX], staging_bytes;
+    size_t draft_bytes[SITES_MAX]; /* for the weights of the drafter */
 };
 
 /* What plans are made from. */
 struct plan_source {
     const struct target *targets; /* by site */
     int32_t n_targets;
-    const struct gemma_config *config;
+    const struct gemma_config *config, *drafter; /* NULL: there is no drafter */
     const struct kv_cache *caches;
     const struct split *split;
     int32_t step_rows;   /* the most that a step has */
@@ -67,6 +70,9 @@ void plans_deinit(struct plans *p, const struct target *targets);
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_decode,
                                int32_t n_out);
 
+/* The smallest bucket of the drafter for this many rows, which are at most DRAFT_ROWS. */
+const struct bucket *plans_get_draft(const struct plans *p, int32_t rows);
+
 /* The segment that gives the logits. */
 static inline const struct segment *bucket_last(const struct bucket *b)
 {
@@ -75,7 +81,7 @@ static inline const struct segment *bucket_last(const struct bucket *b)
 
 /* Rows that a segment reads from another device: one of its INPUT ops. */
 struct crossing {
-    int32_t from_site;
+    int32_t from_site;   /* SITE_OUTSIDE: the rows come from the runner's user */
     buf_id from, to;     /* the buffer in that site's plan; the buffer here */
     enum row_class rows; /* each of `row_bytes` */
     size_t row_bytes;
@@ -83,6 +89,10 @@ struct crossing {
 
 /* The i-th crossing of a segment. False: there are fewer. */
 bool segment_crossing(const struct segment *s, int32_t i, struct crossing *out);
+
+/* Whether it goes through the runner's staging on its way into a segment. */
+bool crossing_needs_staging(const struct crossing *c, const struct segment *s,
+                            const struct target *targets);
 
 /* What a step has to read and to compute at least, on all devices. */
 struct plan_work plans_count_work(const struct plans *p, int32_t n_token, int32_t n_out,

@@ -125,22 +125,27 @@ static int take_row(carat_engine *e, struct sequence *s, int32_t out, struct car
 }
 
 /* Takes a token from each row, as long as the guess that the next row was made from is right. The
- * keys and values of wrong guesses are overwritten. */
+ * keys and values of wrong guesses are overwritten. The token of the last row shows whether a guess
+ * was right that was found and not taken. */
 static int take_rows(carat_engine *e, struct sequence *s, struct carat_error *err)
 {
-    int32_t n_right = 0, n = s->draft.n;
+    int32_t row = 0, n = s->draft.n;
+    bool is_right = true;
     s->n_drafted += n;
     e->stats.drafted += (uint64_t)n;
-    for (;; n_right++) {
-        int32_t place = sequence_known(s), guess = n_right < n ? s->ids[place] : -1;
-        TRY(take_row(e, s, s->out_row + n_right, err));
+    for (;; row++) {
+        int32_t place = sequence_known(s), guess = row < s->draft.found ? s->ids[place] : -1;
+        TRY(take_row(e, s, s->out_row + row, err));
         if (s->state == SEQUENCE_FREE) return CARAT_OK;
-        if (s->ids[place] != guess) break;
+        is_right = s->ids[place] == guess;
+        if (!is_right || row == n) break;
         s->n_cached++;
         s->n_accepted++;
         e->stats.accepted++;
     }
-    draft_note(&s->draft, &e->chances, n_right);
+    draft_note(&s->draft, &e->chances, row + is_right);
+    s->hidden_row = s->out_row + row;
+    s->hidden_run = e->runner->n_runs;
     return CARAT_OK;
 }
 

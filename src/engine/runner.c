@@ -1,5 +1,7 @@
 #include "engine/runner.h"
 
+#include <math.h>
+
 #include "base/assert.h"
 #include "base/bytes.h"
 #include "base/mem.h"
@@ -20,6 +22,7 @@ static void for_shared(struct runner *r,
                 f(t, y->targets[k].memory, y->plans.bytes[k]);
         if (r->staging) f(t, r->staging, y->plans.staging_bytes);
         if (r->masks) f(t, r->masks, layout_mask_bytes(y));
+        if (r->hidden) f(t, r->hidden, layout_hidden_bytes(y));
         f(t, r->row, (size_t)y->config->n_vocab * sizeof *r->row);
     }
 }
@@ -52,8 +55,12 @@ static int take_memory(struct runner *r, struct carat_error *err)
     size_t masks = layout_mask_bytes(y);
     r->staging = take_pages(r, staging);
     r->masks = take_pages(r, masks);
-    if (!r->row || (staging > 0 && !r->staging) || (masks > 0 && !r->masks))
-        return err_no_memory(err, "rows on the host", n_vocab * sizeof *r->row + staging + masks);
+    size_t hidden = layout_hidden_bytes(y);
+    r->hidden = take_pages(r, hidden);
+    if (!r->row || (staging > 0 && !r->staging) || (masks > 0 && !r->masks) ||
+        (hidden > 0 && !r->hidden))
+        return err_no_memory(err, "rows on the host",
+                             n_vocab * sizeof *r->row + staging + masks + hidden);
     if (!tables_init(&r->tables, &y->caches, &r->arena))
         return err_no_memory(err, "tables of pages", tables_bytes(&y->caches));
     if (!y->shares_pages) tables_set_fixed(&r->tables);
@@ -142,7 +149,8 @@ static char *buffer_at(const struct runner *r, const struct bucket *b, int32_t s
     return (char *)r->layout.targets[site].memory + plan_buf_at(&b->plans[site], id)->offset;
 }
 
-/* What a segment reads from other devices goes through host memory: the buffers of the host, if one
+/* What a segment reads from outside is uploaded. What it reads from other devices goes through host
+ * memory: the buffers of the host, if one
  * of the two is the host, else staging. Rows are first copied out of the other devices and, once
  * they have arrived, into this one. `staged`: bytes of staging that earlier segments of the step
  * have used. */
@@ -160,6 +168,12 @@ static void carry(const struct crossings *c, const struct segment *s, const stru
 {
     struct runner *r = c->r;
     const struct target *here = &r->layout.targets[s->site];
+    if (x->from_site == SITE_OUTSIDE) {
+        if (direction == INTO_THIS_ONE)
+            here->backend->upload(here->device, buffer_at(r, c->bucket, s->site, x->to), r->hidden,
+                                  bytes);
+        return;
+    }
     const struct target *there = &r->layout.targets[x->from_site];
     char *to = buffer_at(r, c->bucket, s->site, x->to);
     char *from = buffer_at(r, c->bucket, x->from_site, x->from);
@@ -185,7 +199,7 @@ static size_t carry_all(const struct crossings *c, const struct segment *s,
         size_t bytes = (size_t)rows * x.row_bytes;
         if (bytes == 0) continue;
         carry(c, s, &x, bytes, c->r->staging + staged, direction);
-        if (target_needs_staging(&targets[x.from_site], &targets[s->site])) staged += bytes;
+        if (crossing_needs_staging(&x, s, targets)) staged += bytes;
     }
     return staged;
 }
@@ -225,6 +239,7 @@ static int start_segments(struct runner *r, const struct bucket *b, const struct
     struct crossings c = {.r = r, .bucket = b, .step = step};
     const struct layout *y = &r->layout;
     const struct step *shared = with_shared_pages(r, step);
+    r->n_runs++;
     tables_send(&r->tables, &y->caches, y->targets, y->n_targets, r->is_busy);
     for (int32_t i = 0; i < b->n_segments; i++) {
         const struct segment *s = &b->segments[i];
@@ -336,29 +351,107 @@ int runner_write_page(struct runner *r, enum kv_kind kind, int32_t page, const v
     return wait_for_others(r, -1, &why) ? lose(r, &why, err) : CARAT_OK;
 }
 
-/* ---- Logits ----------------------------------------------------------------------------- */
+/* ---- The drafter ------------------------------------------------------------------------ */
 
-int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,
-                  struct carat_error *err)
+/* Starts copying a row of a bucket's `hidden` to the host. */
+static void download_hidden(struct runner *r, const struct bucket *b, int32_t first, int32_t n,
+                            float *to)
+{
+    const struct segment *last = bucket_last(b);
+    const struct target *t = &r->layout.targets[last->site];
+    size_t row_bytes = (size_t)r->layout.config->n_embd * sizeof(float);
+    t->backend->download(
+        t->device, to, buffer_at(r, b, last->site, last->plan->hidden) + (size_t)first * row_bytes,
+        (size_t)n * row_bytes);
+    r->is_busy[last->site] = true;
+}
+
+float *runner_hidden(struct runner *r, int32_t row)
+{
+    return r->hidden + (size_t)row * (size_t)r->layout.config->n_embd;
+}
+
+int runner_take_hidden(struct runner *r, const struct step *step, int32_t out, int32_t row,
+                       struct carat_error *err)
+{
+    TRY(runner_check(r, err));
+    download_hidden(r, bucket_for_step(r, step), out, 1, runner_hidden(r, row));
+    return runner_wait(r, err);
+}
+
+int runner_draft(struct runner *r, const struct step *step, struct carat_error *err)
 {
     struct carat_error why = {0};
-    const struct bucket *b = bucket_for_step(r, step);
+    const struct bucket *b = plans_get_draft(&r->layout.plans, step->n_token);
+    TRY(runner_check(r, err));
+    if (start_segments(r, b, step, &why)) return lose(r, &why, err);
+    download_hidden(r, b, 0, step->n_token, r->hidden);
+    return runner_wait(r, err);
+}
+
+/* ---- Logits ----------------------------------------------------------------------------- */
+
+/* Row `out` of a bucket's logits, on the host. */
+static int download_logits(struct runner *r, const struct bucket *b, int32_t out,
+                           struct carat_error *err)
+{
+    struct carat_error why = {0};
     const struct segment *last = bucket_last(b);
     const struct target *t = &r->layout.targets[last->site];
     size_t row_bytes = (size_t)r->layout.config->n_vocab * sizeof(float);
     t->backend->download(t->device, r->row,
                          buffer_at(r, b, last->site, last->plan->logits) + (size_t)out * row_bytes,
                          row_bytes);
-    *row = r->row;
     return t->backend->fence(t->device, &why) ? lose(r, &why, err) : CARAT_OK;
+}
+
+static int best_of(const struct runner *r, const struct bucket *b, int32_t out,
+                   const struct logit_pair **best)
+{
+    const struct segment *last = bucket_last(b);
+    const struct backend *backend = r->layout.targets[last->site].backend;
+    return backend->best ? backend->best(last->program, out, best) : 0;
+}
+
+int runner_logits(struct runner *r, const struct step *step, int32_t out, const float **row,
+                  struct carat_error *err)
+{
+    TRY(runner_check(r, err));
+    *row = r->row;
+    return download_logits(r, bucket_for_step(r, step), out, err);
 }
 
 int runner_best(const struct runner *r, const struct step *step, int32_t out,
                 const struct logit_pair **best)
 {
-    const struct segment *last = bucket_last(bucket_for_step(r, step));
-    const struct backend *backend = r->layout.targets[last->site].backend;
-    return backend->best ? backend->best(last->program, out, best) : 0;
+    return best_of(r, bucket_for_step(r, step), out, best);
+}
+
+/* The two largest of a row. NaN are passed over. */
+static void find_two(const float *row, int32_t n, struct logit_pair out[2])
+{
+    out[0] = out[1] = (struct logit_pair){.id = 0, .logit = -INFINITY};
+    for (int32_t i = 0; i < n; i++) {
+        if (!(row[i] > out[1].logit)) continue;
+        bool is_first = row[i] > out[0].logit;
+        if (is_first) out[1] = out[0];
+        out[!is_first] = (struct logit_pair){.id = i, .logit = row[i]};
+    }
+}
+
+int runner_draft_best(struct runner *r, int32_t n_rows, int32_t row, struct logit_pair out[2],
+                      struct carat_error *err)
+{
+    const struct bucket *b = plans_get_draft(&r->layout.plans, n_rows);
+    const struct logit_pair *best;
+    if (best_of(r, b, row, &best) >= 2) {
+        out[0] = best[0];
+        out[1] = best[1];
+        return CARAT_OK;
+    }
+    TRY(download_logits(r, b, row, err));
+    find_two(r->row, r->layout.config->n_vocab, out);
+    return CARAT_OK;
 }
 
 /* ---- Within masks ----------------------------------------------------------------------- */

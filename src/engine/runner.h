@@ -21,6 +21,8 @@ struct runner {
     struct share share;   /* which of its rows share pages, if a device wants to know */
     struct share_least least;
     float *row;              /* n_vocab logits on the host */
+    float *hidden;           /* DRAFT_ROWS rows of the model's width for the drafter; or NULL */
+    uint64_t n_runs;         /* steps and passes of the drafter that were started */
     uint64_t *masks;         /* layout_masks of them, for runner_best_allowed; or NULL */
     char *staging;           /* rows on their way between two devices that are not the host */
     bool are_shared;         /* host buffers are shared with devices (page-locked) */
@@ -80,6 +82,21 @@ int32_t runner_masks(const struct runner *r, const struct step *step);
 int32_t runner_n_best(const struct runner *r, const struct step *step);
 uint64_t *runner_mask(struct runner *r, int32_t i);
 void runner_best_allowed(struct runner *r, const struct step *step, int32_t n, const int32_t *rows);
+
+/* Passes of the drafter (model/forward.h: gemma_draft), for a layout that has one.
+ *
+ * runner_take_hidden: after a step and before the next one; the row that output row `out` of its
+ * logits was made from becomes row `row` of the next pass.
+ * runner_hidden: that row, n_embd floats on the host, which the caller may move.
+ * runner_draft: a pass. All rows of `step` are decode rows whose logits are wanted, at most
+ * DRAFT_ROWS. Afterwards the rows of runner_hidden are those for the pass after it.
+ * runner_draft_best: the two largest logits of row `row` of a pass of n_rows, falling. */
+int runner_take_hidden(struct runner *r, const struct step *step, int32_t out, int32_t row,
+                       struct carat_error *err);
+float *runner_hidden(struct runner *r, int32_t row);
+int runner_draft(struct runner *r, const struct step *step, struct carat_error *err);
+int runner_draft_best(struct runner *r, int32_t n_rows, int32_t row, struct logit_pair out[2],
+                      struct carat_error *err);
 
 /* CARAT_EDEVICE with the reason once a device is lost. */
 int runner_check(const struct runner *r, struct carat_error *err);

@@ -59,6 +59,8 @@ struct sequence {
     bool is_masked;                /* the best pairs of out_row are those that its grammar allows */
     struct draft draft;            /* of the tokens after the newest one */
     int32_t n_drafted, n_accepted; /* guesses so far; those that were right */
+    int32_t hidden_row;            /* the output row that gave the newest token, */
+    uint64_t hidden_run;           /* in this of the runner's runs */
 };
 
 /* What the engine adds to a request. */

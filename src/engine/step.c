@@ -1,6 +1,7 @@
 /* carat_step: one forward pass for everybody. */
 #include "base/os.h"
 #include "engine/admit.h"
+#include "engine/drafting.h"
 #include "engine/limits.h"
 #include "engine/masks.h"
 #include "engine/request.h"
@@ -58,51 +59,7 @@ static bool has_turn(const carat_engine *e, enum sequence_state state)
     return (state == SEQUENCE_DECODE) == e->has_read;
 }
 
-/* How many guesses fit: with them the answer stays within its limits, and its rows within the page
- * of the newest token, short of the end. So guesses take no memory, and no page is given back
- * because of rows that may not count. */
-static int32_t draft_room(const carat_engine *e, const struct sequence *s)
-{
-    int32_t room = s->max_tokens - s->n_generated - 1;
-    int32_t positions = e->runner->layout.n_ctx - s->n_cached - 1;
-    int32_t page = KV_PAGE - 2 - s->n_cached % KV_PAGE;
-    if (positions < room) room = positions;
-    if (page < room) room = page;
-    return room < e->n_draft ? room : e->n_draft;
-}
-
-/* Rows that are computed in a step of n: recorded ones have all rows of their bucket. */
-static int32_t computed_rows(const carat_engine *e, int32_t n)
-{
-    const struct plans *p = &e->runner->layout.plans;
-    return p->are_recorded ? plans_get(p, n, n, n)->rows_max[ROWS_TOKEN] : n;
-}
-
-/* Adds guesses to a step without rows of prompts. times[i]: what it takes with i of them; without
- * any, 1. */
-static void add_drafts(carat_engine *e, const struct pace_step *rows)
-{
-    double times[DRAFT_ROWS];
-    int32_t n_decode = rows->n_decode, most = engine_draft_rows(e) - n_decode, n = 0;
-    if (rows->n_prompt > 0 || n_decode == 0 || most <= 0) return;
-    double cost = pace_row_cost(&e->pace, rows);
-    int32_t least = computed_rows(e, n_decode);
-    for (int32_t i = 0; i <= most; i++)
-        times[i] = 1 + cost * (computed_rows(e, n_decode + i) - least);
-    for (int32_t i = 0; i < e->paging.n_seq; i++) {
-        struct sequence *s = e->slots[i];
-        int32_t room = s && s->n_rows > 0 ? draft_room(e, s) : 0;
-        if (room <= 0 || s->n_cached != sequence_known(s) - 1) continue;
-        draft_find(&s->draft, s->ids, sequence_known(s), room);
-        e->drafts[n++] = &s->draft;
-    }
-    draft_share(e->drafts, n, n_decode, times, most);
-    for (int32_t i = 0; i < e->paging.n_seq; i++)
-        if (e->slots[i] && e->slots[i]->n_rows > 0) e->slots[i]->n_rows += e->slots[i]->draft.n;
-}
-
-/* Shares out rows: one for everybody who decodes, and guesses, the rest for prompts. Fills in
- * n_rows. */
+/* Shares out rows: one for everybody who decodes, the rest for prompts. Fills in n_rows. */
 static struct pace_step share_rows(carat_engine *e)
 {
     bool reads = has_turn(e, SEQUENCE_PREFILL), decodes = has_turn(e, SEQUENCE_DECODE);
@@ -130,7 +87,6 @@ static struct pace_step share_rows(carat_engine *e)
     note_followers(e, n);
     rows_choose(&e->pace, &rows, e->items, n, most < chunk ? most : chunk, e->order);
     for (int32_t k = 0; k < n; k++) e->whose[k]->n_rows = e->items[k].rows;
-    add_drafts(e, &rows);
     return rows;
 }
 
@@ -185,11 +141,11 @@ static int run(carat_engine *e, struct carat_error *err)
 }
 
 /* Time that the caller takes between two steps counts too, because it delays tokens, but at most a
- * tenth of the step's own time. */
+ * tenth of the step's own time. Time of a drafter is measured apart. */
 static void note_end(carat_engine *e, const struct pace_step *rows, double begin)
 {
-    double end = os_seconds(), seconds = end - begin;
-    double since = e->step_end > 0 ? end - e->step_end : seconds;
+    double end = os_seconds(), seconds = end - begin - e->drafting_seconds;
+    double since = e->step_end > 0 ? end - e->step_end - e->drafting_seconds : seconds;
     pace_note(&e->pace, rows, since < 1.1 * seconds ? since : 1.1 * seconds);
     e->step_end = engine_has_work(e) ? end : 0;
     e->stats.steps++;
@@ -197,20 +153,30 @@ static void note_end(carat_engine *e, const struct pace_step *rows, double begin
     e->stats.prompt_rows += (uint64_t)rows->n_prompt;
 }
 
+/* The rows of the step, with pages for them. */
+static int fill_step(carat_engine *e, struct pace_step *rows, struct carat_error *err)
+{
+    *rows = share_rows(e);
+    e->drafting_seconds = 0;
+    TRY(drafting_add(e, rows, err));
+    room_take(e);
+    *rows = count_rows(e);
+    batch_fill(&e->step, e->slots, e->paging.n_seq, e->runner->layout.chunk);
+    return CARAT_OK;
+}
+
 int carat_step(carat_engine *e, struct carat_error *err)
 {
+    struct pace_step rows;
     double begin = os_seconds();
     TRY(runner_check(e->runner, err));
     TRY(check_events(e, err));
     end_unwanted(e);
     admit_requests(e);
-    struct pace_step rows = share_rows(e);
-    room_take(e);
-    rows = count_rows(e);
-    batch_fill(&e->step, e->slots, e->paging.n_seq, e->runner->layout.chunk);
-    if (e->step.n_token == 0) return engine_has_work(e);
+    int status = fill_step(e, &rows, err);
+    if (!status && e->step.n_token == 0) return engine_has_work(e);
     note_start(e, begin);
-    int status = run(e, err);
+    if (!status) status = run(e, err);
     if (status)
         end_all(e);
     else

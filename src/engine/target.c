@@ -71,6 +71,14 @@ static int take_block(const struct target *t, size_t bytes, void **out, struct c
     return bytes ? t->backend->alloc(t->device, bytes, out, err) : CARAT_OK;
 }
 
+static int load_weights(const struct target *t, struct weights *w, int32_t *n_loaded,
+                        struct carat_error *err)
+{
+    for (; *n_loaded < w->n_all; (*n_loaded)++)
+        TRY(t->backend->weight_load(t->device, &w->all[*n_loaded], err));
+    return CARAT_OK;
+}
+
 /* One piece for all caches: a device may round each piece up to 2 MB. */
 int target_take(struct target *t, size_t buffer_bytes, size_t scratch_bytes,
                 struct carat_error *err)
@@ -78,9 +86,8 @@ int target_take(struct target *t, size_t buffer_bytes, size_t scratch_bytes,
     TRY(take_block(t, target_kv_bytes(t), &t->kv, err));
     TRY(take_block(t, buffer_bytes, &t->memory, err));
     TRY(take_block(t, scratch_bytes, &t->scratch, err));
-    for (; t->n_loaded < t->own.n_all; t->n_loaded++)
-        TRY(t->backend->weight_load(t->device, &t->own.all[t->n_loaded], err));
-    return CARAT_OK;
+    TRY(load_weights(t, &t->own, &t->n_loaded, err));
+    return load_weights(t, &t->draft, &t->n_draft_loaded, err);
 }
 
 static void give_back(const struct target *t, void **memory)
@@ -91,6 +98,8 @@ static void give_back(const struct target *t, void **memory)
 
 void target_give(struct target *t)
 {
+    while (t->n_draft_loaded > 0)
+        t->backend->weight_unload(t->device, &t->draft.all[--t->n_draft_loaded]);
     while (t->n_loaded > 0) t->backend->weight_unload(t->device, &t->own.all[--t->n_loaded]);
     give_back(t, &t->kv);
     give_back(t, &t->memory);

@@ -24,11 +24,14 @@ struct target {
     /* Decided before anything is taken: what its caches and buffers need, in bytes, and where its
      * weights go. */
     uint64_t kv_local, kv_global, buffers;
+    uint64_t drafter; /* the weights of a drafter */
     struct placement placement;
-    const struct weights *weights; /* what its plans read: `own`, or views that nobody runs */
+    /* What its plans read: `own` and `draft`, or views that nobody runs. */
+    const struct weights *weights, *draft_weights;
 
-    struct weights own; /* device_data is of this device */
-    int32_t n_loaded;   /* how many of these the device has */
+    struct weights own;               /* device_data is of this device */
+    struct weights draft;             /* a drafter's; n_all 0: there is none */
+    int32_t n_loaded, n_draft_loaded; /* how many of these the device has */
     void *kv, *memory, *scratch;
 };
 
@@ -48,7 +51,7 @@ static inline uint64_t target_kv_bytes(const struct target *t)
 /* All bytes that the device holds while it is open. */
 static inline uint64_t target_bytes(const struct target *t)
 {
-    return bytes_add(target_kv_bytes(t), t->buffers + t->placement.device_bytes);
+    return bytes_add(target_kv_bytes(t), t->buffers + t->drafter + t->placement.device_bytes);
 }
 
 /* Whether rows between two devices go through a staging buffer: if neither is the host. */

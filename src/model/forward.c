@@ -20,6 +20,7 @@ struct pass {
     const struct weights *const *weights;
     const struct split *split;
     buf_id ple_trunk, ple_tail; /* per-layer embeddings of both parts */
+    int32_t ahead;              /* of the step's positions, where queries are rotated */
 };
 
 int32_t gemma_kv_slots(const struct gemma_config *c, enum kv_kind kind, int32_t n_ctx, int32_t rows)
@@ -64,7 +65,8 @@ static buf_id embed(struct pass *f)
 
 static buf_id rotate(struct pass *f, const struct layer_spec *s, buf_id x)
 {
-    return emit_rope(f->p, x, s->is_global ? f->w->rope_global : f->w->rope_local, s->head_dim);
+    return emit_rope(f->p, x, s->is_global ? f->w->rope_global : f->w->rope_local, s->head_dim,
+                     f->ahead);
 }
 
 /* Projects h, norms the heads, rotates them and writes the cache. Either part may be left out;
@@ -169,24 +171,52 @@ static buf_id per_layer_input(struct pass *f, int32_t l, const struct layer_weig
         p, x, emit_rmsnorm(p, emit_fine_matmul(p, g, w->ple_up), w->ple_post_norm, f->c->rms_eps));
 }
 
+static buf_id run_layers(struct pass *f, buf_id x)
+{
+    for (int32_t l = 0; l < f->c->n_layer; l++) {
+        go_to(f, f->split->layer[l]);
+        const struct layer_weights *w = &f->w->layer[l];
+        f->p->layer = (uint16_t)l;
+        x = attention(f, l, w, x);
+        x = feed_forward(f, l, w, x);
+        if (f->c->n_ple) x = per_layer_input(f, l, w, x);
+        if (w->out_scale != 1.0f) x = emit_scale(f->p, x, w->out_scale);
+    }
+    f->p->layer = LAYER_NONE;
+    return emit_rmsnorm(f->p, x, f->w->output_norm, f->c->rms_eps);
+}
+
+static void keep_hidden(struct plan *p, buf_id x)
+{
+    p->hidden = x;
+    emit_output(p, x);
+}
+
 void gemma_forward(struct plan *p, const struct gemma_config *c, const struct weights *const *w,
                    const struct split *split)
 {
     struct pass f = {
         .p = p, .c = c, .weights = w, .split = split, .ple_trunk = BUF_NONE, .ple_tail = BUF_NONE};
     go_to(&f, split->layer[0]);
-    buf_id x = embed(&f);
-    for (int32_t l = 0; l < c->n_layer; l++) {
-        go_to(&f, split->layer[l]);
-        const struct layer_weights *lw = &f.w->layer[l];
-        p->layer = (uint16_t)l;
-        x = attention(&f, l, lw, x);
-        x = feed_forward(&f, l, lw, x);
-        if (c->n_ple) x = per_layer_input(&f, l, lw, x);
-        if (lw->out_scale != 1.0f) x = emit_scale(p, x, lw->out_scale);
-    }
-    p->layer = LAYER_NONE;
-    buf_id y = emit_rmsnorm(p, x, f.w->output_norm, c->rms_eps);
-    y = emit_fine_matmul(p, y, f.w->output ? f.w->output : f.w->token_embd);
-    p->logits = emit_softcap(p, y, c->softcap);
+    buf_id y = run_layers(&f, embed(&f));
+    buf_id z = emit_fine_matmul(p, y, f.w->output ? f.w->output : f.w->token_embd);
+    p->logits = emit_softcap(p, z, c->softcap);
+    if (p->wants_hidden) keep_hidden(p, y);
+}
+
+void gemma_draft(struct plan *p, const struct drafter_parts *d)
+{
+    const struct gemma_config *c = d->config;
+    struct split split;
+    for (int32_t l = 0; l < c->n_layer; l++) split.layer[l] = d->split->layer[c->layer[l].kv_layer];
+    struct pass f = {.p = p, .c = c, .weights = d->weights, .split = &split, .ahead = 1};
+    uint8_t first = d->split->layer[0];
+    go_to(&f, first);
+    buf_id h = emit_given(p, ROWS_TOKEN, c->n_backbone);
+    buf_id e = d->model_weights ? emit_embed(p, ROWS_TOKEN, d->model_weights[first]->token_embd,
+                                             sqrtf((float)c->n_backbone), 0, c->n_backbone)
+                                : emit_given(p, ROWS_TOKEN, c->n_backbone);
+    buf_id y = run_layers(&f, emit_matmul(p, emit_concat(p, e, h), f.w->pre_projection));
+    p->logits = emit_fine_matmul(p, y, f.w->token_embd);
+    keep_hidden(p, emit_matmul(p, y, f.w->post_projection));
 }

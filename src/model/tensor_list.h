@@ -10,6 +10,10 @@
     X(token_embd, "token_embd.weight", c->n_vocab, c->n_embd, 1, MUST)                             \
     X(output, "output.weight", c->n_vocab, c->n_embd, 1, MAY)                                      \
     X(output_norm, "output_norm.weight", 1, c->n_embd, 1, MUST)                                    \
+    X(pre_projection, "nextn.pre_projection.weight", c->n_embd, 2 * c->n_backbone, 1,              \
+      c->n_backbone ? MUST : NEVER)                                                                \
+    X(post_projection, "nextn.post_projection.weight", c->n_backbone, c->n_embd, 1,                \
+      c->n_backbone ? MUST : NEVER)                                                                \
     X(rope_freqs, "rope_freqs.weight", 1, c->head_dim_global / 2, 1, MUST)                         \
     X(ple_embd, "per_layer_token_embd.weight", c->n_vocab, c->n_ple * c->n_layer, 1,               \
       c->n_ple ? MUST : NEVER)                                                                     \

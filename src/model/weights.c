@@ -223,6 +223,21 @@ static int share_keys(struct binder *b)
     return CARAT_OK;
 }
 
+/* A drafter's queries meet the keys of its model, so they take over the same weights. */
+static int take_key_norms(struct binder *b, const struct weights_owner *model)
+{
+    char name[64];
+    b->w->turned = model->weights->turned;
+    for (int32_t l = 0; l < b->c->n_layer; l++) {
+        const struct layer_spec *s = &b->c->layer[l];
+        if (!s->is_global || !model->config->layer[s->kv_layer].k_eq_v) continue;
+        snprintf(name, sizeof name, "blk.%d.attn_k_norm.weight", s->kv_layer);
+        const struct gguf_tensor *key_norm = gguf_tensor_find(model->gguf, name);
+        TRY(move_norm(b, b->w->layer[l].attn_q_norm, (const float *)(const void *)key_norm->data));
+    }
+    return CARAT_OK;
+}
+
 /* The rows of ple_proj for the layers that see every token, and for the rest. */
 static void cut_ple_proj(struct weights *w, const struct gemma_config *c)
 {
@@ -281,8 +296,10 @@ static void note_unused(const struct binder *b, struct buf *note)
                    n_unused == 1 ? "" : "s", first);
 }
 
-int weights_bind(struct weights *w, const struct gemma_config *c, const struct gguf *g,
-                 struct arena *arena, struct buf *note, struct carat_error *err)
+/* `model`: whose keys they read if they are a drafter's; else NULL. */
+static int bind_all(struct weights *w, const struct gemma_config *c, const struct gguf *g,
+                    const struct weights_owner *model, struct arena *arena, struct buf *note,
+                    struct carat_error *err)
 {
     memset(w, 0, sizeof *w);
     size_t n_layer = (size_t)c->n_layer;
@@ -300,9 +317,22 @@ int weights_bind(struct weights *w, const struct gemma_config *c, const struct g
         TRY(make_router(&b, &w->layer[l]));
     }
     TRY(make_rope(&b));
-    TRY(share_keys(&b));
+    TRY(model ? take_key_norms(&b, model) : share_keys(&b));
     if (c->n_ple) cut_ple_proj(w, c);
     carat_assert((size_t)w->n_all <= n);
     note_unused(&b, note);
     return CARAT_OK;
+}
+
+int weights_bind(struct weights *w, const struct gemma_config *c, const struct gguf *g,
+                 struct arena *arena, struct buf *note, struct carat_error *err)
+{
+    return bind_all(w, c, g, NULL, arena, note, err);
+}
+
+int weights_bind_drafter(struct weights *w, const struct gemma_config *c, const struct gguf *g,
+                         const struct weights_owner *model, struct arena *arena, struct buf *note,
+                         struct carat_error *err)
+{
+    return bind_all(w, c, g, model, arena, note, err);
 }

@@ -42,4 +42,16 @@ struct weights {
 int weights_bind(struct weights *w, const struct gemma_config *c, const struct gguf *g,
                  struct arena *arena, struct buf *note, struct carat_error *err);
 
+/* The model that a drafter belongs to. */
+struct weights_owner {
+    const struct gemma_config *config;
+    const struct gguf *gguf;
+    const struct weights *weights;
+};
+
+/* The same for a drafter, whose config is of config_read_drafter. */
+int weights_bind_drafter(struct weights *w, const struct gemma_config *c, const struct gguf *g,
+                         const struct weights_owner *model, struct arena *arena, struct buf *note,
+                         struct carat_error *err);
+
 #endif

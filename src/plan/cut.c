@@ -32,7 +32,10 @@ int plan_cut(const struct plan *p, int32_t first, int32_t end, struct plan *out,
     out->n_ops = out->ops_capacity = end - first;
     out->n_bufs = out->bufs_capacity = p->n_bufs;
     out->bytes = p->bytes;
-    if (end == p->n_ops) out->logits = p->logits;
+    if (end == p->n_ops) {
+        out->logits = p->logits;
+        out->hidden = p->hidden;
+    }
     for (int32_t i = 0; i < p->n_bufs; i++) { /* negative: before this cut */
         out->bufs[i].first_op -= first;
         out->bufs[i].last_op -= first;

@@ -115,6 +115,7 @@ static int divide_all(struct division *d, int32_t n_sites, struct plan_run *runs
     find_ends(d, runs, n);
     int32_t last = runs[n - 1].site;
     if (whole->logits != BUF_NONE) d->parts[last].logits = *part_buffer(d, last, whole->logits);
+    if (whole->hidden != BUF_NONE) d->parts[last].hidden = *part_buffer(d, last, whole->hidden);
     return CARAT_OK;
 }
 

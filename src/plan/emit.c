@@ -79,12 +79,14 @@ buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w)
     return emit_product(p, x, w, true);
 }
 
-buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim)
+buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim,
+                 int32_t ahead)
 {
     carat_assert(inv_freq->cols * 2 == head_dim && (p->failed || buf_cols(p, x) % head_dim == 0));
     struct op op = op_new(OP_ROPE, x, BUF_NONE, BUF_NONE);
     op.p.rope.inv_freq = inv_freq;
     op.p.rope.head_dim = head_dim;
+    op.p.rope.ahead = ahead;
     return emit_like(p, &op, x, buf_cols(p, x));
 }
 
@@ -127,6 +129,13 @@ buf_id emit_scale(struct plan *p, buf_id x, float value)
     struct op op = op_new(OP_SCALE, x, BUF_NONE, BUF_NONE);
     op.p.scale.value = value;
     return emit_like(p, &op, x, buf_cols(p, x));
+}
+
+buf_id emit_concat(struct plan *p, buf_id a, buf_id b)
+{
+    carat_assert(same_rows(p, a, b));
+    struct op op = op_new(OP_CONCAT, a, b, BUF_NONE);
+    return emit_like(p, &op, a, buf_cols(p, a) + buf_cols(p, b));
 }
 
 buf_id emit_gelu_mul(struct plan *p, buf_id a, buf_id b, int32_t second_col)
@@ -193,13 +202,24 @@ void emit_output(struct plan *p, buf_id x)
     plan_emit(p, &op);
 }
 
+static buf_id emit_input(struct plan *p, int32_t site, buf_id from, enum row_class rows,
+                         int32_t cols)
+{
+    struct op op = op_new(OP_INPUT, BUF_NONE, BUF_NONE, BUF_NONE);
+    op.p.input.site = site;
+    op.p.input.from = from;
+    op.out[0] = plan_buf_add(p, rows, cols);
+    plan_emit(p, &op);
+    return op.out[0];
+}
+
+buf_id emit_given(struct plan *p, enum row_class rows, int32_t cols)
+{
+    return emit_input(p, SITE_OUTSIDE, BUF_NONE, rows, cols);
+}
+
 buf_id emit_carried(struct plan *p, int32_t site, const struct plan *from, buf_id x)
 {
     const struct plan_buf *there = plan_buf_at(from, x);
-    struct op op = op_new(OP_INPUT, BUF_NONE, BUF_NONE, BUF_NONE);
-    op.p.input.site = site;
-    op.p.input.from = x;
-    op.out[0] = plan_buf_add(p, there->rows, there->cols);
-    plan_emit(p, &op);
-    return op.out[0];
+    return emit_input(p, site, x, there->rows, there->cols);
 }

@@ -15,11 +15,14 @@ buf_id emit_matmul(struct plan *p, buf_id x, const struct weight *w);
 /* The same, for products whose small errors become large errors of the model. By measurement these
  * are the ones that feed a softmax, and the small ones of per-layer embeddings. */
 buf_id emit_fine_matmul(struct plan *p, buf_id x, const struct weight *w);
-buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim);
+/* Turns by position + ahead. */
+buf_id emit_rope(struct plan *p, buf_id x, const struct weight *inv_freq, int32_t head_dim,
+                 int32_t ahead);
 void emit_kv_write(struct plan *p, buf_id k, buf_id v, int32_t cache);
 buf_id emit_attention(struct plan *p, buf_id q, int32_t cache, int32_t n_heads, int32_t window);
 buf_id emit_add(struct plan *p, buf_id a, buf_id b);
 buf_id emit_scale(struct plan *p, buf_id x, float value);
+buf_id emit_concat(struct plan *p, buf_id a, buf_id b);
 buf_id emit_gelu_mul(struct plan *p, buf_id a, buf_id b, int32_t second_col);
 buf_id emit_gather_rows(struct plan *p, buf_id x); /* x, if the plan wants all rows */
 void emit_route(struct plan *p, buf_id z, const struct weight *scale, int32_t n_used, buf_id *ids,
@@ -29,8 +32,10 @@ buf_id emit_expert_out(struct plan *p, buf_id x, buf_id ids, buf_id shares, cons
                        int32_t n_used);
 buf_id emit_softcap(struct plan *p, buf_id x, float cap);
 
-/* Rows that leave the plan, and rows that come in from buffer x of another site's plan. */
+/* Rows that leave the plan; rows that come in from outside, and from buffer x of another site's
+ * plan. */
 void emit_output(struct plan *p, buf_id x);
+buf_id emit_given(struct plan *p, enum row_class rows, int32_t cols);
 buf_id emit_carried(struct plan *p, int32_t site, const struct plan *from, buf_id x);
 
 #endif

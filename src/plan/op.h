@@ -24,6 +24,9 @@ enum op_code {
         OP_COUNT
 };
 
+/* Where the rows of an INPUT come from that no site has computed. */
+enum { SITE_OUTSIDE = -1 };
+
 /* Rows of a buffer: one for each token of the step, or one for each wanted output. */
 enum row_class { ROWS_TOKEN, ROWS_OUT, ROW_CLASS_COUNT };
 
@@ -49,6 +52,7 @@ union op_params {
     struct {
         const struct weight *inv_freq; /* F32 [head_dim / 2], radians per position; 0: not turned */
         int32_t head_dim;
+        int32_t ahead; /* added to every position */
     } rope;
     struct {
         int32_t cache; /* index into the plan's caches */
@@ -75,7 +79,8 @@ union op_params {
         float cap;
     } softcap;
     struct {
-        int32_t site, from; /* another site, and a buffer of its plan */
+        int32_t site, from; /* another site, and a buffer of its plan; SITE_OUTSIDE: the rows come
+                               from whoever runs the step */
     } input;
     uint8_t bytes[44];
 };

@@ -17,18 +17,19 @@
     X(EMBED, embed, "y[t] = scale * table[id[t]][first_col ..]", 0)                                \
     X(RMSNORM, norm, "y[t, g] = x[t, g] / sqrt(mean(x[t, g]^2) + eps) * w, per group g", 1e-10)    \
     X(MATMUL, matmul, "y[t] = w x[t]", -1)                                                         \
-    X(ROPE, rope, "pairs (i, i + d/2) of each head turned by position[t] * inv_freq[i]", 1e-9)     \
+    X(ROPE, rope, "pairs (i, i + d/2) of heads turned by (position[t] + ahead) inv_freq[i]", 1e-9) \
     X(KV_WRITE, kv, "cache[sequence[t], position[t]] = (k[t], v[t]), shared as plan/kv.h says", 0) \
     X(ATTENTION, attention, "y[t, h] = sum_s softmax_s(q[t, h] . k[s, g(h)]) v[s, g(h)]", 1e-7)    \
     X(ADD, none, "y[t] = a[t] + b[t]", 0)                                                          \
     X(SCALE, scale, "y[t] = value * x[t]", 0)                                                      \
     X(GELU_MUL, gelu_mul, "y[t, j] = gelu(a[t, j]) * b[t, second_col + j]", 1e-9)                  \
     X(GATHER_ROWS, none, "y[r] = x[out_row[r]]", 0)                                                \
+    X(CONCAT, none, "y[t] = (a[t], b[t])", 0)                                                      \
     X(ROUTE, route, "(id, c)[t] = top n_used of softmax(z[t]); c / sum(c) * scale[id]", 1e-9)      \
     X(EXPERT_IN, expert, "y[t, s] = w[id[t, s]] x[t]", -1)                                         \
     X(EXPERT_OUT, expert, "y[t] = sum_s c[t, s] * (w[id[t, s]] x[t, s])", -1)                      \
     X(SOFTCAP, softcap, "y[t] = cap * tanh(x[t] / cap)", 1e-10)                                    \
-    X(INPUT, input, "y[t] = rows handed in by the engine, of a buffer of another site", 0)         \
+    X(INPUT, input, "y[t] = rows handed in by the runner: of another site, or from outside", 0)    \
     X(OUTPUT, none, "x[t] is read after this segment, by the engine or by a later one", 0)
 
 #endif

@@ -15,13 +15,19 @@ void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
                        .n_caches = n_caches,
                        .rows_max = {token_rows_max, out_rows_max},
                        .layer = LAYER_NONE,
-                       .logits = BUF_NONE};
+                       .logits = BUF_NONE,
+                       .hidden = BUF_NONE};
 }
 
 void plan_want_all(struct plan *p)
 {
     carat_assert(p->n_ops == 0 && p->rows_max[ROWS_OUT] == p->rows_max[ROWS_TOKEN]);
     p->is_all_out = true;
+}
+
+void plan_want_hidden(struct plan *p)
+{
+    p->wants_hidden = true;
 }
 
 static void add_usual(struct plan *p, struct plan_usual usual)
@@ -206,9 +212,12 @@ static void print_op(const struct plan *p, struct buf *out, int32_t i)
         buf_printf(out, "  cache %d", op->p.attention.cache);
         if (op->p.attention.window) buf_printf(out, " window %d", op->p.attention.window);
     }
+    if (op->code == OP_ROPE && op->p.rope.ahead) buf_printf(out, "  ahead %d", op->p.rope.ahead);
     if (op->code == OP_SCALE) buf_printf(out, "  %g", (double)op->p.scale.value);
     if (op->code == OP_INPUT)
-        buf_printf(out, "  from %%%d of site %d", op->p.input.from, op->p.input.site);
+        buf_printf(out,
+                   op->p.input.site == SITE_OUTSIDE ? "  from outside" : "  from %%%d of site %d",
+                   op->p.input.from, op->p.input.site);
     buf_add_char(out, '\n');
 }
 

@@ -51,8 +51,11 @@ struct plan {
     int32_t n_usual;
     uint16_t layer; /* given to ops emitted from now on, */
     uint8_t site;   /* and this */
-    buf_id logits;  /* the result: read by the engine after a run; never overwritten */
-    size_t bytes;   /* memory that all buffers need together, after plan_close */
+    /* Results, read by the engine after a run, never overwritten: logits, and the rows that they
+     * are made from where they are wanted (BUF_NONE: they are not). */
+    buf_id logits, hidden;
+    bool wants_hidden;
+    size_t bytes; /* memory that all buffers need together, after plan_close */
     bool failed;
 };
 
@@ -62,6 +65,9 @@ void plan_init(struct plan *p, int32_t token_rows_max, int32_t out_rows_max,
 /* For steps that want every row's logits, as decode steps do. Nothing is gathered then: all buffers
  * are ROWS_TOKEN, the logits too. Call it before anything is emitted. */
 void plan_want_all(struct plan *p);
+
+/* Asks for the rows that logits are made from. */
+void plan_want_hidden(struct plan *p);
 
 /* Says that steps of this many rows, of prompts or all of single new tokens, will be run often.
  * When there are PLAN_USUAL_MAX already, the call is ignored. */

@@ -76,6 +76,7 @@ static struct own new_own(struct check *c, const struct own_case *s, int32_t pos
                                   .inv_freq = frequencies(),
                                   .eps = 1e-6f,
                                   .n_heads = s->n_heads,
+                                  .ahead = !s->has_k, /* as a drafter has it */
                                   .q_out = check_alloc(NULL, cols * sizeof(float)),
                                   .cache = {.head_dim = DIM}};
     if (s->has_k) {

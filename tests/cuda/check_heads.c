@@ -85,11 +85,11 @@ static void check_rope(struct check *c, struct rng *rng, int32_t d, int32_t n_he
     struct step_view step =
         is_out ? new_step() : check_step(LIVE, 0, 0, NULL, positions, NULL, NULL);
     launch_rope(&c->queue, step, (struct rows){ROWS, is_out ? ROWS_OUT : ROWS_TOKEN}, device,
-                device_f, out, cols, d);
+                device_f, out, cols, d, is_out);
     check_download(y, out, n * sizeof *y);
     for (int32_t i = 0; i < LIVE * cols; i++) {
         int32_t r = i / cols, j = i % d, pair = j % half, other = j < half ? i + half : i - half;
-        float angle = (float)positions[is_out ? out_rows[r] : r] * f[pair];
+        float angle = (float)(positions[is_out ? out_rows[r] : r] + is_out) * f[pair];
         double s = sin((double)angle) * (j < half ? -1 : 1);
         want[i] = (double)x[i] * cos((double)angle) + (double)x[other] * s;
     }
@@ -203,6 +203,7 @@ static struct heads_run new_run(struct check *c, struct rng *rng, const struct h
     p->inv_freq = check_alloc(f, d / 2 * sizeof *f);
     p->eps = 1e-6f;
     p->n_heads = k->n_heads;
+    p->ahead = !k->has_k; /* as a drafter has it */
     run.pages = new_pages(k->format, slots, k->n_kv, k->head_dim, k->turned);
     p->cache = run.pages.device;
     if (k->has_q) p->q_out = check_alloc(NULL, n_q * sizeof(float));
@@ -252,13 +253,13 @@ static void check_all_in_one(struct check *c, struct rng *rng, const struct head
     struct check_pages pages = new_pages(k->format, SLOTS, k->n_kv, d, k->turned);
     if (k->has_q) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[0], p->w_q, a, cols[0], d, p->eps);
-        launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d);
+        launch_rope(&c->queue, step, p->rows, a, p->inv_freq, b, cols[0], d, p->ahead);
         check_that(c, check_is_same(b, p->q_out, ROWS * (size_t)cols[0] * sizeof *a),
                    "heads: q of %d, %s", d, format_traits(k->format)->name);
     }
     if (k->has_k) {
         launch_group_norm(&c->queue, step, p->rows, run.parts[1], p->w_k, a, cols[1], d, p->eps);
-        launch_rope(&c->queue, step, p->rows, a, p->inv_freq, k_out, cols[1], d);
+        launch_rope(&c->queue, step, p->rows, a, p->inv_freq, k_out, cols[1], d, p->ahead);
         launch_group_norm(&c->queue, step, p->rows, run.parts[k->is_k_eq_v ? 1 : 2], NULL, v_out,
                           cols[1], d, p->eps);
         launch_kv_write(&c->queue, step, p->rows, k_out, v_out, pages.device);

@@ -106,6 +106,35 @@ static void check_gather(struct check *c, struct rng *rng, int32_t cols)
     free(x);
 }
 
+static void check_concat(struct check *c, struct rng *rng, int32_t a_cols, int32_t b_cols)
+{
+    enum { ALL = 5, LIVE = 4 };
+    size_t cols = (size_t)(a_cols + b_cols), n_a = (size_t)a_cols, n_b = (size_t)b_cols;
+    float *a = floats(rng, ALL * n_a, 1), *b = floats(rng, ALL * n_b, 1);
+    float *device_a = check_alloc(a, ALL * n_a * sizeof *a);
+    float *device_b = check_alloc(b, ALL * n_b * sizeof *b);
+    struct concat_args args = {.step = check_step(LIVE, 0, 0, NULL, NULL, NULL, NULL),
+                               .rows = {ALL, ROWS_TOKEN},
+                               .a = device_a,
+                               .b = device_b,
+                               .cols = (int32_t)cols,
+                               .b_cols = b_cols,
+                               .y = check_alloc(NULL, ALL * cols * sizeof *a)};
+    launch_concat(&c->queue, &args);
+    float *y = download(args.y, ALL * cols);
+    bool is_right = is_poison(y, LIVE * cols, ALL * cols);
+    for (size_t r = 0; r < LIVE; r++) {
+        is_right &= memcmp(y + r * cols, a + r * n_a, n_a * sizeof *a) == 0;
+        is_right &= memcmp(y + r * cols + n_a, b + r * n_b, n_b * sizeof *b) == 0;
+    }
+    is_right = check_free(device_a) & check_free(device_b) & check_free(args.y) & is_right;
+    check_that(c, is_right, "concat: %d and %d columns", a_cols, b_cols);
+    check_step_free(&args.step);
+    free(a);
+    free(b);
+    free(y);
+}
+
 /* ---- Look-ups ------------------------------------------------------------------------------ */
 
 enum { TABLE_ROWS = 50, LOOK_ROWS = 5, LOOK_LIVE = 4 };
@@ -524,6 +553,8 @@ void check_rows(struct check *c)
     check_elements(c, &rng, 2, 1, 262144);
     check_gather(c, &rng, 2560);
     check_gather(c, &rng, 37);
+    check_concat(c, &rng, 1536, 1536);
+    check_concat(c, &rng, 37, 300);
     check_look_ups(c, &rng);
     check_ple(c, &rng, FORMAT_Q8_0, 256, 23, false);
     check_ple(c, &rng, FORMAT_Q5_K, 256, 3, true);

@@ -29,6 +29,7 @@ struct parity_shape {
     enum format format;        /* of the weight, table or cache */
     int32_t first;             /* EMBED: first_col; GELU_MUL: second_col */
     int32_t group;             /* RMSNORM; ROPE: head_dim */
+    int32_t ahead;             /* ROPE */
     int32_t n_expert, n_used;
     int32_t n_heads, n_kv_heads, head_dim, window; /* ATTENTION, KV_WRITE */
     int32_t capacity;        /* the same: positions of a sequence that rows of the step see */

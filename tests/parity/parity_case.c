@@ -316,6 +316,10 @@ static void draw_op(struct draw *d)
         draw_input(d, 0, p->cols, true);
         draw_input(d, 1, p->cols, true);
         break;
+    case OP_CONCAT:
+        draw_input(d, 0, p->cols - p->inner, true);
+        draw_input(d, 1, p->inner, true);
+        break;
     case OP_GELU_MUL:
         draw_input(d, 0, p->cols, true);
         draw_input(d, 1, p->inner, false);

@@ -138,11 +138,12 @@ static struct built build(struct plan *p, const struct parity_case *c)
     case OP_EMBED: b.out[0] = emit_embed(p, s->rows_class, w, c->value, s->first, s->cols); break;
     case OP_RMSNORM: b.out[0] = emit_groupnorm(p, x, w, s->group, c->value); break;
     case OP_MATMUL: b.out[0] = (s->is_fine ? emit_fine_matmul : emit_matmul)(p, x, w); break;
-    case OP_ROPE: b.out[0] = emit_rope(p, x, w, s->group); break;
+    case OP_ROPE: b.out[0] = emit_rope(p, x, w, s->group, s->ahead); break;
     case OP_ATTENTION: b.out[0] = emit_attention(p, x, 0, s->n_heads, s->window); break;
     case OP_ADD: b.out[0] = emit_add(p, x, b.in[1]); break;
     case OP_SCALE: b.out[0] = emit_scale(p, x, c->value); break;
     case OP_GELU_MUL: b.out[0] = emit_gelu_mul(p, x, b.in[1], s->first); break;
+    case OP_CONCAT: b.out[0] = emit_concat(p, x, b.in[1]); break;
     case OP_GATHER_ROWS: b.out[0] = emit_gather_rows(p, x); break;
     case OP_ROUTE: emit_route(p, x, w, s->n_used, &b.out[0], &b.out[1]); break;
     case OP_EXPERT_IN: b.out[0] = emit_expert_in(p, x, ids, w, s->n_used); break;

@@ -244,6 +244,15 @@ static void add_shared(struct list *l)
 }
 
 /* New shapes go to the end: a case is drawn from a seed that is its place in the list. */
+/* Ops that only drafters have. */
+static void add_drafters(struct list *l)
+{
+    add_rows(l, (struct parity_shape){.code = OP_CONCAT, .cols = 3072, .inner = 1536});
+    add_rows(l, (struct parity_shape){.code = OP_CONCAT, .cols = 96, .inner = 32});
+    add_rows(l, (struct parity_shape){.code = OP_CONCAT, .cols = 8, .inner = 7, .is_odd = true});
+    add_rows(l, (struct parity_shape){.code = OP_ROPE, .cols = 1024, .group = 256, .ahead = 1});
+}
+
 size_t parity_shapes(struct parity_shape *out)
 {
     struct list l = {.shapes = out};
@@ -255,6 +264,7 @@ size_t parity_shapes(struct parity_shape *out)
     add_pages(&l);
     add_many_rows(&l);
     add_shared(&l);
+    add_drafters(&l);
     return l.n;
 }
 
@@ -265,6 +275,7 @@ void parity_label(const struct parity_shape *s, char out[160])
     if (s->inner) n += snprintf(out + n, 160 - (size_t)n, " from %d", s->inner);
     if (s->first) n += snprintf(out + n, 160 - (size_t)n, ", first %d", s->first);
     if (s->group) n += snprintf(out + n, 160 - (size_t)n, ", group %d", s->group);
+    if (s->ahead) n += snprintf(out + n, 160 - (size_t)n, ", ahead %d", s->ahead);
     if (s->n_used) n += snprintf(out + n, 160 - (size_t)n, ", %d of %d", s->n_used, s->n_expert);
     if (s->n_heads)
         n += snprintf(out + n, 160 - (size_t)n, ", heads %d/%d x %d, window %d in %d, %d at %d",

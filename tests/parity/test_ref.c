@@ -52,7 +52,7 @@ static void formula_norm(const struct parity_case *c, int32_t r, double *y)
 static void formula_rope(const struct parity_case *c, int32_t r, double *y)
 {
     const float *x = parity_input(c, 0, r);
-    int32_t d = c->shape.group, position = c->step.position[parity_token(c, r)];
+    int32_t d = c->shape.group, position = c->step.position[parity_token(c, r)] + c->shape.ahead;
     for (int32_t j = 0; j < c->shape.cols; j++) {
         int32_t i = j % d, pair = i % (d / 2);
         float angle = (float)position * c->weight_values[pair];
@@ -126,7 +126,8 @@ static void formula_experts(const struct parity_case *c, int32_t r, double *y)
 static double formula_value(const struct parity_case *c, int32_t r, int32_t j)
 {
     const float *x = c->input[0].data ? parity_input(c, 0, r) : NULL;
-    double a = x ? (double)x[j] : 0;
+    int32_t x_cols = x ? (int32_t)c->input[0].cols : 0;
+    double a = j < x_cols ? (double)x[j] : 0;
     switch (c->shape.code) {
     case OP_EMBED: /* one fp32 product */
         return (double)(c->value *
@@ -135,6 +136,7 @@ static double formula_value(const struct parity_case *c, int32_t r, int32_t j)
     case OP_ADD: return (double)(x[j] + parity_input(c, 1, r)[j]);
     case OP_SCALE: return (double)(c->value * x[j]);
     case OP_GATHER_ROWS: return a;
+    case OP_CONCAT: return j < x_cols ? a : (double)parity_input(c, 1, r)[j - x_cols];
     case OP_SOFTCAP: return (double)c->value * tanh(a / (double)c->value);
     case OP_GELU_MUL:
         return 0.5 * a * (1 + tanh(sqrt(2 / 3.14159265358979323846) * (a + 0.044715 * a * a * a))) *
@@ -171,6 +173,7 @@ static double allowed_error(const struct parity_shape *s)
     case OP_ADD:
     case OP_SCALE:
     case OP_KV_WRITE:
+    case OP_CONCAT:
     case OP_GATHER_ROWS: return 0;
     /* A score of about 10 is rounded by up to 6e-7 before its exponent, which moves its share as
      * far: 4e-13 of a square, or some more where few keys have most of the weight. */

@@ -39,7 +39,7 @@ void __wrap_draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens
 
 void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most)
 {
-    d->n = d->found = d->kind = 0;
+    d->n = d->found = 0;
     for (int32_t k = 0; k < n_all; k++) {
         if (!is_beginning(&all[k], ids, n)) continue;
         int32_t done = n - all[k].n_prompt;

@@ -196,7 +196,7 @@ static void what_was_right_is_guessed_more_and_what_was_wrong_less(void **state)
     struct draft d;
     begin(&d);
     int32_t before = count_taken(&d, 3, 0.1);
-    draft_note(&d, &chances, d.n);
+    draft_note(&d, &chances, d.n + 1);
     int32_t after = count_taken(&d, 3, 0.1);
     assert_true(after > before);
     int32_t tries = 0;
@@ -235,6 +235,85 @@ static void what_many_have_learned_is_where_others_begin(void **state)
     assert_int_equal(count_taken(&next, 12, 0.1), MOST);
 }
 
+/* ---- A drafter -------------------------------------------------------------------------- */
+
+/* Whether another pass pays for one sequence, whose drafter has given `n` guesses that lead by so
+ * much. */
+static bool one_more_pays(struct draft *d, int32_t n, float lead, double row_cost, double pass)
+{
+    double times[MOST + 1];
+    struct draft *one = d;
+    d->found = 0;
+    for (int32_t i = 0; i < n; i++) draft_add(d, ids, 100, 7, lead);
+    for (int32_t i = 0; i <= MOST; i++) times[i] = 1 + row_cost * i + pass * n;
+    return draft_pays(&one, 1, 1, times, MOST, pass);
+}
+
+static void passes_of_a_drafter_go_on_as_long_as_they_pay(void **state)
+{
+    (void)state;
+    struct draft d;
+    begin(&d);
+    assert_true(one_more_pays(&d, 0, 0, 0.05, 0.1));
+    assert_false(one_more_pays(&d, 0, 0, 0.05, 0.9));
+    assert_true(one_more_pays(&d, 3, 10, 0.05, 0.1));
+    assert_false(one_more_pays(&d, 3, 0.1f, 0.05, 0.3)); /* these are hardly right */
+    assert_false(one_more_pays(&d, MOST, 10, 0.001, 0.001));
+}
+
+static void guesses_of_a_drafter_follow_those_that_are_there(void **state)
+{
+    (void)state;
+    struct draft d, *one = &d;
+    double times[MOST + 1] = {1, 1, 1, 1, 1, 1, 1, 1};
+    begin(&d);
+    ids[10] = ids[11] = ids[12] = 0;
+    draft_add(&d, ids, 10, 5, 3);
+    draft_add(&d, ids, 10, 6, 0.5f);
+    assert_int_equal(d.found, 2);
+    assert_true(ids[10] == 5 && ids[11] == 6 && ids[12] == 0);
+    assert_true(d.chances.of[d.kind[0]] > d.chances.of[d.kind[1]]);
+    draft_share(&one, 1, 1, times, MOST);
+    assert_int_equal(d.n, 2);
+}
+
+static void a_drafter_is_asked_where_the_context_says_less(void **state)
+{
+    (void)state;
+    struct draft d;
+    begin(&d);
+    d.found = 0;
+    assert_true(draft_asks(&d));
+    find_after(&d, 2);
+    assert_true(draft_asks(&d));
+    find_after(&d, 12);
+    assert_false(draft_asks(&d));
+    /* One that is always wrong is asked no more, and one that does not pay is tried again. */
+    for (int i = 0; i < 60; i++) {
+        d.found = d.n = 0;
+        draft_add(&d, ids, 100, 7, 10);
+        draft_note(&d, &chances, 0);
+    }
+    find_after(&d, 2);
+    assert_false(draft_asks(&d));
+    assert_false(one_more_pays(&d, 0, 0, 0.05, 0.1));
+    int32_t steps = 0;
+    while (!one_more_pays(&d, 0, 0, 0.05, 0.1) && steps < 1000) steps++;
+    assert_in_range(steps, 1, 200);
+}
+
+static void a_guess_that_was_not_taken_teaches_too(void **state)
+{
+    (void)state;
+    struct draft right, wrong;
+    begin(&right);
+    find_after(&right, 2);
+    wrong = right;
+    draft_note(&right, &chances, 1);
+    draft_note(&wrong, &chances, 0);
+    assert_true(right.chances.of[0] > wrong.chances.of[0]);
+}
+
 static void without_guesses_nothing_is_learned(void **state)
 {
     (void)state;
@@ -261,6 +340,10 @@ int main(void)
         cmocka_unit_test(what_was_right_is_guessed_more_and_what_was_wrong_less),
         cmocka_unit_test(what_does_not_pay_is_tried_again_later),
         cmocka_unit_test(what_many_have_learned_is_where_others_begin),
+        cmocka_unit_test(passes_of_a_drafter_go_on_as_long_as_they_pay),
+        cmocka_unit_test(guesses_of_a_drafter_follow_those_that_are_there),
+        cmocka_unit_test(a_drafter_is_asked_where_the_context_says_less),
+        cmocka_unit_test(a_guess_that_was_not_taken_teaches_too),
         cmocka_unit_test(without_guesses_nothing_is_learned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -307,7 +307,7 @@ static void rotate_part_of_a_head(struct plan *p, buf_id x)
 {
     static struct weight w = {
         .name = "f", .format = FORMAT_F32, .n_expert = 1, .rows = 1, .cols = 3, .row_bytes = 12};
-    emit_rope(p, x, &w, 6);
+    emit_rope(p, x, &w, 6, 0);
 }
 
 static void cache_that_is_not_there(struct plan *p, buf_id x)

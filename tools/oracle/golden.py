@@ -3,6 +3,7 @@
 that they come from, and says whether they are the same. With --write they are replaced.
 
 usage: golden.py logits [NAME ...]                   Hugging Face's transformers (reference.py)
+       golden.py drafts [NAME ...]                   the same, of drafters: logits, hidden states
        golden.py tokens LIBLLAMA                     llama.cpp's shared library, here v0.5.0's
        golden.py demo LIBLLAMA                       the same: the demo model's greedy answers
        golden.py chat SMALL_TEMPLATE LARGE_TEMPLATE  Jinja2, with files of chat_template.jinja
@@ -17,6 +18,7 @@ import sys
 import numpy as np
 
 from blocks import values_of
+from draft_shapes import DRAFTS
 from gguf_file import read
 from shapes import SHAPES
 
@@ -67,6 +69,29 @@ def remake_logits(args):
             found.tofile(path)
             facts["argmax_every_position"] = best
             store(args.folder, name + ".json", facts, None)
+    return is_same
+
+
+def remake_drafts(args):
+    from reference import drafts_of
+    is_same = True
+    for name in args.names or DRAFTS:
+        facts = load(args.folder, name + ".draft.json")
+        answers = drafts_of(name, values_in(args.folder / facts["target"]),
+                            values_in(args.folder / facts["model"]), facts["tokens"],
+                            facts["positions"], facts["steps"])
+        for key, found in zip(("logits_file", "hidden_file"), answers):
+            path = args.folder / facts[key]
+            text, is_near = f"spread by {found.std():.3g}, none to compare with", False
+            if path.exists():
+                stored = np.fromfile(path, "<f4").reshape(found.shape)
+                distance = float(np.linalg.norm(found - stored) / np.linalg.norm(stored))
+                is_near = distance < LOGITS_DISTANCE
+                text = (f"{len(found)} rounds of {found.shape[1]}, at most "
+                        f"{np.abs(found - stored).max():.3g} apart, relative {distance:.3g}")
+            is_same &= report(facts[key], is_near, text)
+            if args.write:
+                found.tofile(path)
     return is_same
 
 
@@ -192,9 +217,10 @@ def main():
     parser.add_argument("--folder", type=pathlib.Path, default=FIXTURES, help="of the fixtures")
     parser.add_argument("--write", action="store_true", help="replace the answers that are there")
     commands = parser.add_subparsers(dest="command", required=True)
-    logits = commands.add_parser("logits")
-    logits.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
-    logits.set_defaults(remake=remake_logits)
+    for name, remake in (("logits", remake_logits), ("drafts", remake_drafts)):
+        command = commands.add_parser(name)
+        command.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SHAPES))
+        command.set_defaults(remake=remake)
     for name, remake in (("tokens", remake_tokens), ("demo", remake_demo)):
         command = commands.add_parser(name)
         command.add_argument("llama", help="libllama.so")

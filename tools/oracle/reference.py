@@ -1,15 +1,19 @@
-"""Gemma 4 of Hugging Face transformers in fp32, which computes the golden logits. Needs PyTorch and
-transformers 5 (the fixtures were made with PyTorch 2.11, transformers 5.17 and numpy 2.5)."""
+"""Gemma 4 and its drafters of Hugging Face transformers in fp32, which compute the golden logits.
+Needs PyTorch and transformers 5 (the fixtures were made with PyTorch 2.11, transformers 5.17 and
+numpy 2.5)."""
 import numpy as np
 
-from shapes import config_of, tensors_of
+import draft_shapes
+import shapes
 
 # Names in the file and in transformers' state.
 WHOLE = {"token_embd.weight": "model.embed_tokens.weight",
          "output_norm.weight": "model.norm.weight",
          "per_layer_token_embd.weight": "model.embed_tokens_per_layer.weight",
          "per_layer_model_proj.weight": "model.per_layer_model_projection.weight",
-         "per_layer_proj_norm.weight": "model.per_layer_projection_norm.weight"}
+         "per_layer_proj_norm.weight": "model.per_layer_projection_norm.weight",
+         "nextn.pre_projection.weight": "pre_projection.weight",
+         "nextn.post_projection.weight": "post_projection.weight"}
 LAYER = {"attn_norm.weight": "input_layernorm.weight",
          "attn_q.weight": "self_attn.q_proj.weight",
          "attn_q_norm.weight": "self_attn.q_norm.weight",
@@ -44,10 +48,10 @@ def state_name(tensor, layer):
     return f"model.layers.{layer}.{LAYER[tensor]}"
 
 
-def state_of(name, values):
-    """The model's state from values by name in the file."""
+def state_of(family, name, values):
+    """A state from values by name in the file. family: shapes or draft_shapes."""
     state = {}
-    for tensor, layer, file_name, _ in tensors_of(name):
+    for tensor, layer, file_name, _ in family.tensors_of(name):
         key = state_name(tensor, layer)
         if key:
             state[key] = values[file_name]
@@ -55,17 +59,74 @@ def state_of(name, values):
     return state
 
 
+def filled(model, state):
+    """The model in fp32 with this state, ready to compute."""
+    import torch
+    model = model.float().eval()
+    shape_of = {key: value.shape for key, value in model.state_dict().items()}
+    tensors = {key: torch.from_numpy(np.array(value)).reshape(shape_of[key])
+               for key, value in state.items()}
+    model.load_state_dict(tensors)  # fails when any is missing or too many
+    return model
+
+
+def target_of(name, values):
+    from transformers.models.gemma4 import Gemma4ForCausalLM, Gemma4TextConfig
+    config = Gemma4TextConfig(**shapes.config_of(name))
+    config._attn_implementation = "eager"
+    return filled(Gemma4ForCausalLM(config), state_of(shapes, name, values))
+
+
+def drafter_of(name, values):
+    from transformers.models.gemma4 import Gemma4TextConfig
+    from transformers.models.gemma4_assistant import (Gemma4AssistantConfig,
+                                                      Gemma4AssistantForCausalLM)
+    config = Gemma4AssistantConfig(text_config=Gemma4TextConfig(**draft_shapes.config_of(name)),
+                                   backbone_hidden_size=draft_shapes.width_of_target(name),
+                                   use_ordered_embeddings=False)
+    config._attn_implementation = "eager"  # of text_config too
+    return filled(Gemma4AssistantForCausalLM(config), state_of(draft_shapes, name, values))
+
+
 def logits_of(name, values, tokens):
     """float32 [tokens][vocabulary], after the soft cap."""
     import torch
-    from transformers.models.gemma4 import Gemma4ForCausalLM, Gemma4TextConfig
-    config = Gemma4TextConfig(**config_of(name))
-    config._attn_implementation = "eager"
-    model = Gemma4ForCausalLM(config).float().eval()
-    shapes = {key: value.shape for key, value in model.state_dict().items()}
-    state = {key: torch.from_numpy(np.array(value)).reshape(shapes[key])
-             for key, value in state_of(name, values).items()}
-    model.load_state_dict(state)  # fails when any is missing or too many
+    model = target_of(name, values)
     with torch.no_grad():
         found = model(torch.tensor([list(tokens)])).logits[0]
     return found.numpy().astype("<f4")
+
+
+def draft_round(target, drafter, tokens, position, n_steps):
+    """Logits and hidden states of the steps of one round. The cache holds tokens[:position], and
+    step k is given the token at position + k, whatever the step before has drafted."""
+    import torch
+    ids = torch.tensor([list(tokens)])
+    # Without a cache object nothing is cut off: keys and values of all positions come back.
+    cached = target.model(ids[:, :position], use_cache=False, return_shared_kv_states=True)
+    shared = {kind: (cached.shared_kv_states[kind][0], cached.shared_kv_states[kind][1])
+              for kind in ("sliding_attention", "full_attention")}
+    for keys, _ in shared.values():
+        assert keys.shape[2] == position, f"{keys.shape[2]} keys instead of {position}"
+    # Some versions' mask lets a local layer see one key more than the window has.
+    keys, values = shared["sliding_attention"]
+    shared["sliding_attention"] = keys[:, :, -shapes.WINDOW:], values[:, :, -shapes.WINDOW:]
+    hidden, steps = cached.last_hidden_state[:, -1:], []
+    for k in range(n_steps):
+        embedding = target.model.embed_tokens(ids[:, position + k:position + k + 1])
+        found = drafter(inputs_embeds=torch.cat([embedding, hidden], -1), shared_kv_states=shared,
+                        position_ids=torch.tensor([[position]]))
+        hidden = found.last_hidden_state
+        steps.append((found.logits[0, 0].numpy(), hidden[0, 0].numpy()))
+    return [np.stack(rows) for rows in zip(*steps)]
+
+
+def drafts_of(name, values, draft_values, tokens, positions, n_steps):
+    """float32 [positions][steps][vocabulary] and [positions][steps][width of the target]: logits,
+    and hidden states that the next step gets."""
+    import torch
+    target, drafter = target_of(name, values), drafter_of(name, draft_values)
+    with torch.no_grad():
+        rounds = [draft_round(target, drafter, tokens, position, n_steps)
+                  for position in positions]
+    return [np.stack(rows).astype("<f4") for rows in zip(*rounds)]

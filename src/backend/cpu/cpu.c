@@ -168,7 +168,7 @@ static void raise_to(size_t *most, size_t value)
 static bool turn_alike(const struct op *a, const struct op *b)
 {
     return a->code == OP_ROPE && b->code == OP_ROPE && a->p.rope.inv_freq == b->p.rope.inv_freq &&
-           a->p.rope.head_dim == b->p.rope.head_dim;
+           a->p.rope.head_dim == b->p.rope.head_dim && a->p.rope.ahead == b->p.rope.ahead;
 }
 
 /* Floats for the cosines and sines of the plan's tokens, for this ROPE and all with the same

@@ -79,7 +79,7 @@ void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker)
     pool_stretch(worker, cpu_step_rows(s), &first, &last);
     for (int64_t t = first; t < last; t++) {
         float *cosine = s->y1 + t * 2 * half, *sine = cosine + half;
-        float position = (float)s->program->step->position[t];
+        float position = (float)(s->program->step->position[t] + s->op->p.rope.ahead);
         for (int32_t i = 0; i < half; i++) {
             double angle = (double)(position * inv_freq[i]);
             cosine[i] = inv_freq[i] > 0 ? (float)cos(angle) : 1.0f;
@@ -133,6 +133,17 @@ void cpu_SOFTCAP(const struct cpu_step *s, const struct pool_worker *worker)
     int64_t first, last;
     pool_stretch(worker, cpu_step_rows(s) * (int64_t)s->y_cols, &first, &last);
     cpu_step_kernels(s)->softcap(s->x0 + first, s->op->p.softcap.cap, s->y0 + first, last - first);
+}
+
+void cpu_CONCAT(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    int64_t first, last, x1_cols = s->x1_cols, x0_cols = s->y_cols - x1_cols;
+    pool_stretch(worker, cpu_step_rows(s), &first, &last);
+    for (int64_t r = first; r < last; r++) {
+        float *y = s->y0 + r * s->y_cols;
+        memcpy(y, s->x0 + r * x0_cols, (size_t)x0_cols * sizeof *y);
+        memcpy(y + x0_cols, s->x1 + r * x1_cols, (size_t)x1_cols * sizeof *y);
+    }
 }
 
 void cpu_GATHER_ROWS(const struct cpu_step *s, const struct pool_worker *worker)

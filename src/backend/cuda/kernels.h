@@ -370,8 +370,9 @@ void launch_embed(const struct queue *q, const struct embed_args *args);
 void launch_group_norm(const struct queue *q, struct step_view step, struct rows rows,
                        const float *x, const float *w, float *y, int32_t cols, int32_t group,
                        float eps);
+/* Turns heads by position + ahead. */
 void launch_rope(const struct queue *q, struct step_view step, struct rows rows, const float *x,
-                 const float *inv_freq, float *y, int32_t cols, int32_t head_dim);
+                 const float *inv_freq, float *y, int32_t cols, int32_t head_dim, int32_t ahead);
 void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows, const float *k,
                      const float *v, struct kv_cache cache);
 
@@ -392,6 +393,7 @@ struct heads_args {
     const float *w_q, *w_k, *inv_freq;
     float eps;
     int32_t n_heads;       /* of q */
+    int32_t ahead;         /* added to positions for RoPE */
     float *q_out;          /* [rows][n_heads * head_dim] */
     struct kv_cache cache; /* head_dim is also q's; k, v NULL when !has_k */
 };
@@ -406,6 +408,16 @@ void launch_softcap(const struct queue *q, struct step_view step, struct rows ro
                     float cap, float *y, int32_t cols);
 void launch_gather_rows(const struct queue *q, struct step_view step, const float *x, float *y,
                         int32_t cols, int32_t rows_max);
+
+/* y[t] = (a[t], b[t]); y has `cols` columns, b has b_cols of them. */
+struct concat_args {
+    struct step_view step;
+    struct rows rows;
+    const float *a, *b;
+    int32_t cols, b_cols;
+    float *y;
+};
+void launch_concat(const struct queue *q, const struct concat_args *args);
 
 /* gelu(a[t][j]) * b[t][second_col + j], to y (fp32, may be NULL) and act. a, b fp32, or fp16 halves
  * of `half` [rows][2 * cols] (gate, then up) times half_scale[row]. */

@@ -37,6 +37,7 @@ static struct heads_args make_heads_args(const struct lowering *l, const struct 
                               .is_k_eq_v = p->write && p->k == p->v,
                               .inv_freq = lower_vector(rope->p.rope.inv_freq),
                               .eps = norm->p.norm.eps,
+                              .ahead = rope->p.rope.ahead,
                               .cache = {.head_dim = head_dim}};
     if (p->q_norm) {
         args.w_q = lower_vector(p->q_norm->p.norm.w);

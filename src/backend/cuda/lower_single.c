@@ -63,6 +63,31 @@ static void single_rows(struct lowering *l, const struct op *op, start_fn *start
     lower_emit(l, start, &args, sizeof args);
 }
 
+static void single_rope(struct lowering *l, const struct op *op)
+{
+    struct row_args args = {.step = lower_step(l),
+                            .rows = lower_rows(l),
+                            .a = lower_floats(l, op->in[0]),
+                            .vector = lower_vector(op->p.rope.inv_freq),
+                            .y = lower_floats(l, op->out[0]),
+                            .cols = lower_cols(l, op->out[0]),
+                            .group = op->p.rope.head_dim,
+                            .ahead = op->p.rope.ahead};
+    lower_emit(l, start_rope, &args, sizeof args);
+}
+
+static void single_concat(struct lowering *l, const struct op *op)
+{
+    struct concat_args args = {.step = lower_step(l),
+                               .rows = lower_rows(l),
+                               .a = lower_floats(l, op->in[0]),
+                               .b = lower_floats(l, op->in[1]),
+                               .cols = lower_cols(l, op->out[0]),
+                               .b_cols = lower_cols(l, op->in[1]),
+                               .y = lower_floats(l, op->out[0])};
+    lower_emit(l, start_concat, &args, sizeof args);
+}
+
 void lower_single(struct lowering *l)
 {
     const struct op *op = lower_ops(l);
@@ -79,11 +104,12 @@ void lower_single(struct lowering *l)
     case OP_RMSNORM:
         single_rows(l, op, start_group_norm, p->norm.w, p->norm.group, p->norm.eps);
         break;
-    case OP_ROPE: single_rows(l, op, start_rope, p->rope.inv_freq, p->rope.head_dim, 0); break;
+    case OP_ROPE: single_rope(l, op); break;
     case OP_KV_WRITE: single_kv_write(l, op); break;
     case OP_ADD: single_rows(l, op, start_add, NULL, 0, 0); break;
     case OP_SCALE: single_rows(l, op, start_scale, NULL, 0, p->scale.value); break;
     case OP_GELU_MUL: single_gelu_mul(l, op); break;
+    case OP_CONCAT: single_concat(l, op); break;
     case OP_GATHER_ROWS: single_rows(l, op, start_gather_rows, NULL, 0, 0); break;
     case OP_ROUTE: lower_choice(l, op, lower_floats(l, op->in[0]), 1); break;
     case OP_EXPERT_IN:

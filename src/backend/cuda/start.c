@@ -27,6 +27,7 @@ START_ROWS(start_norm, launch_norm, norm_args)
 START_ROWS(start_heads, launch_heads, heads_args)
 START_ROWS(start_embed, launch_embed, embed_args)
 START_ROWS(start_ple, launch_ple, ple_args)
+START_ROWS(start_concat, launch_concat, concat_args)
 
 bool start_normed(const struct queue *q, const struct norm_args *norm,
                   const struct matvec_args *product, struct launch_rows rows)
@@ -219,7 +220,7 @@ void start_rope(const struct queue *q, const void *args, struct launch_rows rows
 {
     const struct row_args *a = args;
     launch_rope(q, a->step, (struct rows){rows.n, a->rows.is_out}, a->a, a->vector, a->y, a->cols,
-                a->group);
+                a->group, a->ahead);
 }
 
 void start_add(const struct queue *q, const void *args, struct launch_rows rows)

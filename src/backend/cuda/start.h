@@ -99,6 +99,7 @@ start_fn start_norm;     /* struct norm_args */
 start_fn start_heads;    /* struct heads_args */
 start_fn start_embed;    /* struct embed_args */
 start_fn start_ple;      /* struct ple_args */
+start_fn start_concat;   /* struct concat_args */
 start_fn start_gelu_mul; /* struct gelu_mul_args: half_div rows for each row of the step */
 start_fn start_act;      /* struct act_args */
 start_fn start_kv_write; /* struct kv_write_args */
@@ -142,6 +143,7 @@ struct row_args {
     int32_t cols;
     int32_t group; /* values normed together, or of a head */
     float value;   /* epsilon, factor or cap */
+    int32_t ahead; /* of a rotation */
 };
 
 #endif

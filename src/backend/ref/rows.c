@@ -51,7 +51,7 @@ void ref_ROPE(const struct ref_call *c)
     const float *inv_freq = c->op->p.rope.inv_freq->device_data;
     float *cosine = c->scratch, *sine = c->scratch + half;
     for (int32_t r = 0; r < c->rows; r++) {
-        float position = (float)c->step->position[token_row(c, r)];
+        float position = (float)(c->step->position[token_row(c, r)] + c->op->p.rope.ahead);
         for (int32_t i = 0; i < half; i++) {
             float angle = position * inv_freq[i];
             cosine[i] = inv_freq[i] > 0 ? (float)cos((double)angle) : 1.0f;
@@ -93,6 +93,15 @@ void ref_GELU_MUL(const struct ref_call *c)
         const float *b = c->x1 + (size_t)r * (size_t)c->x1_cols + c->op->p.gelu_mul.second_col;
         float *y = c->y0 + (size_t)r * (size_t)c->y_cols;
         for (int32_t j = 0; j < c->y_cols; j++) y[j] = gelu(a[j]) * b[j];
+    }
+}
+
+void ref_CONCAT(const struct ref_call *c)
+{
+    size_t cols = (size_t)c->y_cols, x1_cols = (size_t)c->x1_cols, x0_cols = cols - x1_cols;
+    for (size_t r = 0; r < (size_t)c->rows; r++) {
+        memcpy(c->y0 + r * cols, c->x0 + r * x0_cols, x0_cols * sizeof(float));
+        memcpy(c->y0 + r * cols + x0_cols, c->x1 + r * x1_cols, x1_cols * sizeof(float));
     }
 }
 

@@ -95,7 +95,7 @@ __device__ __forceinline__ void make_heads(const struct job &j, const struct hea
     const bool is_fresh =
         is_live && p.has_k && i >= n - 2 && blockIdx.y == (tiles_of(span) - 1) % span.n_segments;
     const size_t offset = is_fresh ? kv_offset(&j.a.cache, span.sequence, position) : 0;
-    const struct angles by = angles_at((float)position, frequency);
+    const struct angles by = angles_at((float)(position + p.ahead), frequency);
     grid_wait();
     grid_release();
     if (!is_live) return;

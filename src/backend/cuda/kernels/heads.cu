@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(UNITS_BLOCK, BLOCKS_PER_SM)
         kind == HEAD_V ? make_float4(0, 0, 0, 0) : load_quad(p.inv_freq, 4 * j, limit / 2);
     const bool is_live = is_head && row < rows_live(p.rows, p.step);
     int token = is_live ? row_token(p.rows, p.step, row) : 0;
-    float position = is_live ? (float)p.step.position[token] : 0.0f;
+    float position = is_live ? (float)(p.step.position[token] + p.ahead) : 0.0f;
     size_t offset = is_live && kind != HEAD_Q ? cell_offset(p.cache, p.step, token) : 0;
     const struct angles by = angles_at(position, frequency);
     grid_wait();
@@ -166,7 +166,7 @@ __global__ void __launch_bounds__(UNITS_BLOCK, MANY_BLOCKS_PER_SM)
         range.kind == HEAD_V ? make_float4(0, 0, 0, 0) : load_quad(p.inv_freq, 4 * j, D / 2);
     const bool is_live = row < rows_live(p.rows, p.step);
     const int token = is_live ? row_token(p.rows, p.step, row) : 0;
-    const float position = is_live ? (float)p.step.position[token] : 0.0f;
+    const float position = is_live ? (float)(p.step.position[token] + p.ahead) : 0.0f;
     const bool is_cached = is_live && range.n > 0 && range.kind != HEAD_Q;
     const size_t offset = is_cached ? cell_offset(p.cache, p.step, token) : 0;
     const struct angles by = angles_at(position, frequency);
@@ -211,7 +211,8 @@ struct group_args {
     const float *x, *w;
     float *y;
     int32_t cols, group, threads;
-    float eps; /* of the norm */
+    float eps;     /* of the norm */
+    int32_t ahead; /* of positions, of RoPE */
 };
 
 /* Groups that do not divide into halves of quads end in a part quad: half is rounded up. */
@@ -244,7 +245,7 @@ __global__ void __launch_bounds__(UNIT_THREADS_MAX)
     grid_wait();
     grid_release();
     if (!is_in || row >= rows_live(p.rows, p.step)) return;
-    float position = (float)p.step.position[row_token(p.rows, p.step, row)];
+    float position = (float)(p.step.position[row_token(p.rows, p.step, row)] + p.ahead);
     const int64_t at = (int64_t)row * p.cols + g * p.group;
     struct half_quads x = {load_quad(p.x + at, 4 * j, half),
                            load_quad(p.x + at + half, 4 * j, half)};
@@ -328,14 +329,14 @@ extern "C" void launch_group_norm(const struct queue *q, struct step_view step, 
                                   const float *x, const float *w, float *y, int32_t cols,
                                   int32_t group, float eps)
 {
-    launch_groups(q, group_norm_kernel, {step, rows, x, w, y, cols, group, 0, eps});
+    launch_groups(q, group_norm_kernel, {step, rows, x, w, y, cols, group, 0, eps, 0});
 }
 
 extern "C" void launch_rope(const struct queue *q, struct step_view step, struct rows rows,
                             const float *x, const float *inv_freq, float *y, int32_t cols,
-                            int32_t head_dim)
+                            int32_t head_dim, int32_t ahead)
 {
-    launch_groups(q, rope_kernel, {step, rows, x, inv_freq, y, cols, head_dim, 0, 0.0f});
+    launch_groups(q, rope_kernel, {step, rows, x, inv_freq, y, cols, head_dim, 0, 0.0f, ahead});
 }
 
 extern "C" void launch_kv_write(const struct queue *q, struct step_view step, struct rows rows,

@@ -62,6 +62,18 @@ void launch_elements(const struct queue *q, const struct element_args &args)
     launch(q, element_kernel<OP>, grid, THREADS, 0, args);
 }
 
+__global__ void __launch_bounds__(THREADS)
+    concat_kernel(const __grid_constant__ struct concat_args p)
+{
+    grid_wait();
+    grid_release();
+    const int64_t row = blockIdx.x;
+    const int col = blockIdx.y * THREADS + threadIdx.x, a_cols = p.cols - p.b_cols;
+    if (row >= rows_live(p.rows, p.step) || col >= p.cols) return;
+    p.y[row * p.cols + col] =
+        col < a_cols ? p.a[row * a_cols + col] : p.b[row * p.b_cols + col - a_cols];
+}
+
 struct gather_args {
     struct step_view step;
     const float *x;
@@ -196,6 +208,13 @@ extern "C" void launch_softcap(const struct queue *q, struct step_view step, str
                                const float *x, float cap, float *y, int32_t cols)
 {
     launch_elements<ELEMENT_SOFTCAP>(q, {step, rows, x, nullptr, cap, y, cols});
+}
+
+extern "C" void launch_concat(const struct queue *q, const struct concat_args *args)
+{
+    if (args->rows.max <= 0) return;
+    dim3 grid((unsigned)args->rows.max, blocks_of(args->cols, THREADS));
+    launch(q, concat_kernel, grid, THREADS, 0, *args);
 }
 
 extern "C" void launch_gather_rows(const struct queue *q, struct step_view step, const float *x,
