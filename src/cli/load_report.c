@@ -136,6 +136,8 @@ static void add_run(struct row *row, const struct load_row *r)
         {"max_step_ms", FIELD_REAL, .real = step->most},
         {"rows", FIELD_INT, .integer = (int64_t)(b->rows - a->rows)},
         {"prompt_rows", FIELD_INT, .integer = (int64_t)(b->prompt_rows - a->prompt_rows)},
+        {"drafted_tokens", FIELD_INT, .integer = (int64_t)(b->drafted - a->drafted)},
+        {"accepted_tokens", FIELD_INT, .integer = (int64_t)(b->accepted - a->accepted)},
         {"cache_lookups", FIELD_INT, .integer = (int64_t)(b->lookups - a->lookups)},
         {"cache_hits", FIELD_INT, .integer = (int64_t)(b->hits - a->hits)},
         {"evicted_pages", FIELD_INT, .integer = (int64_t)(b->evicted_pages - a->evicted_pages)},
@@ -249,8 +251,14 @@ static void add_markdown(struct buf *b, const struct bench_facts *facts, const s
     if (s->reusable_tokens > 0)
         buf_printf(b, " (%.1f %% of what repeats)",
                    share(s->cached_tokens, s->reusable_tokens) * 100);
-    buf_printf(b, "; at most %d requests at once, %lld steps, %lld preemptions\n", s->most_at_once,
+    buf_printf(b, "; at most %d requests at once, %lld steps, %lld preemptions", s->most_at_once,
                (long long)s->step.n, (long long)s->preempted);
+    const struct carat_stats *before = &r->run->before, *after = &r->run->after;
+    if (after->drafted > before->drafted)
+        buf_printf(b, "; %llu of %llu guesses right",
+                   (unsigned long long)(after->accepted - before->accepted),
+                   (unsigned long long)(after->drafted - before->drafted));
+    buf_add_char(b, '\n');
     add_goals(b, r);
 }
 

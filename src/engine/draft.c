@@ -12,7 +12,8 @@ enum {
  * (docs/benchmarks.md). */
 #define WEIGHT 0.1      /* of the newest guess in its kind's chance, */
 #define WEIGHT_ALL 0.02 /* and in that of all sequences */
-#define HOPE 0.003      /* added to the chance of a kind that does not pay, at each occasion */
+#define HOPE 0.003      /* added to the chance of a kind that does not pay, at each occasion; */
+#define HOPE_OF_PASSES 0.001 /* of a drafter: trying it costs more */
 
 void draft_begin(struct draft_chances *all)
 {
@@ -30,9 +31,9 @@ static double chance_of(const struct draft *d, int32_t i)
     return d->chances.of[d->kind[i]];
 }
 
-static void add_hope(double *chance)
+static void add_hope(double *chance, double hope)
 {
-    if (*chance + HOPE < 1) *chance += HOPE;
+    if (*chance + hope < 1) *chance += hope;
 }
 
 /* How many ids before `end` equal the last ones of ids[n]; at most `most`. */
@@ -97,21 +98,25 @@ void draft_add(struct draft *d, int32_t *ids, int32_t n, int32_t id, float lead)
     d->kind[d->found++] = kind_of_lead(lead);
 }
 
+/* Several passes may pay where one does not: recorded steps have 1, 2, 4 or 8 rows. */
 bool draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens, const double *times,
                 int32_t most, double cost)
 {
-    double tokens = n_tokens, gain = 0;
+    double tokens = n_tokens, gain = 0, all[DRAFT_ROWS];
     int32_t count = 0;
     for (int32_t i = 0; i < n; i++) {
-        double all = 1;
-        for (int32_t k = 0; k < drafts[i]->found; k++) tokens += all *= chance_of(drafts[i], k);
-        gain += all * drafts[i]->chances.unmade;
+        all[i] = 1;
+        for (int32_t k = 0; k < drafts[i]->found; k++) tokens += all[i] *= chance_of(drafts[i], k);
         count += drafts[i]->found;
     }
-    int32_t then = count + n < most ? count + n : most;
-    bool pays = count < most && (tokens + gain) * times[count] > tokens * (times[then] + cost);
-    for (int32_t i = 0; i < n && count == 0 && !pays; i++) add_hope(&drafts[i]->chances.unmade);
-    return pays;
+    for (int32_t passes = 1, then = count; then < most; passes++) {
+        then = then + n < most ? then + n : most;
+        for (int32_t i = 0; i < n; i++) gain += all[i] *= drafts[i]->chances.unmade;
+        if ((tokens + gain) * times[count] > tokens * (times[then] + passes * cost)) return true;
+    }
+    for (int32_t i = 0; i < n && count == 0; i++)
+        add_hope(&drafts[i]->chances.unmade, HOPE_OF_PASSES);
+    return false;
 }
 
 /* How likely guess d->n is right: all before it are, too. */
@@ -161,7 +166,7 @@ void draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens, const
     for (int32_t i = 0; i < count; i++) take_likeliest(drafts, n);
     for (int32_t i = 0; i < n; i++) {
         struct draft *d = drafts[i];
-        if (d->found > 0 && d->n == 0) add_hope(&d->chances.of[d->kind[0]]);
+        if (d->found > 0 && d->n == 0) add_hope(&d->chances.of[d->kind[0]], HOPE);
     }
 }
 

@@ -19,16 +19,28 @@ struct asking {
     int32_t n;
 };
 
-/* How many guesses fit: with them the answer stays within its limits, and its rows within the page
- * of the newest token, short of the end. So guesses take no memory, and no page is given back
- * because of rows that may not count. */
+/* Whether guesses may take pages before they are known to be right: as long as there are so many
+ * that nobody has to stop because of it. The rows of a chunk, which the tables have room for, are no
+ * fewer. */
+static bool has_spare_pages(const carat_engine *e)
+{
+    enum { SPARE = 4 }; /* for each sequence */
+    int64_t spare = SPARE * e->paging.n_seq;
+    struct page_wants wants = {
+        .of = {[KV_LOCAL] = e->paging.window > 0 ? spare : 0, [KV_GLOBAL] = spare}};
+    return e->runner->layout.chunk >= DRAFT_ROWS && paging_has_room(&e->paging, wants);
+}
+
+/* How many guesses fit: with them the answer stays within its limits. Without pages to spare its
+ * rows stay within the page of the newest token, short of the end: then guesses take no memory, and
+ * no page is given back because of rows that may not count. */
 static int32_t draft_room(const carat_engine *e, const struct sequence *s)
 {
     int32_t room = s->max_tokens - s->n_generated - 1;
     int32_t positions = e->runner->layout.n_ctx - s->n_cached - 1;
     int32_t page = KV_PAGE - 2 - s->n_cached % KV_PAGE;
     if (positions < room) room = positions;
-    if (page < room) room = page;
+    if (page < room && !has_spare_pages(e)) room = page;
     return room < e->n_draft ? room : e->n_draft;
 }
 

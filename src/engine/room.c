@@ -21,10 +21,19 @@ struct sequence *room_victim(const carat_engine *e)
     return victim;
 }
 
+/* Nobody is stopped because of guesses. */
+static void drop_guesses(struct sequence *s)
+{
+    s->n_rows -= s->draft.n;
+    s->draft.n = 0;
+}
+
 /* Takes pages for the rows of s, and stops others as long as that helps. */
 static void take(carat_engine *e, struct sequence *s)
 {
     int32_t covered;
+    if (s->draft.n > 0 && paging_extend(&e->paging, s->slot, s->n_cached, s->n_rows) < s->n_rows)
+        drop_guesses(s);
     while ((covered = paging_extend(&e->paging, s->slot, s->n_cached, s->n_rows)) < s->n_rows) {
         struct sequence *victim = room_victim(e);
         struct schedule_item a = rank(victim), b = rank(s);
