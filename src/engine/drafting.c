@@ -20,8 +20,7 @@ struct asking {
 };
 
 /* Whether guesses may take pages before they are known to be right: as long as there are so many
- * that nobody has to stop because of it. The rows of a chunk, which the tables have room for, are no
- * fewer. */
+ * that nobody has to stop because of it. The tables have room for the rows of a chunk. */
 static bool has_spare_pages(const carat_engine *e)
 {
     enum { SPARE = 4 }; /* for each sequence */
