@@ -198,7 +198,8 @@ static size_t carry_all(const struct crossings *c, const struct segment *s,
         int32_t rows = x.rows == ROWS_TOKEN ? c->step->n_token : c->step->n_out;
         size_t bytes = (size_t)rows * x.row_bytes;
         if (bytes == 0) continue;
-        carry(c, s, &x, bytes, c->r->staging + staged, direction);
+        char *staging = c->r->staging ? c->r->staging + staged : NULL;
+        carry(c, s, &x, bytes, staging, direction);
         if (crossing_needs_staging(&x, s, targets)) staged += bytes;
     }
     return staged;

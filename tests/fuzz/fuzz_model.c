@@ -1,14 +1,18 @@
 /* A whole model: keys, tensors and token texts of a small valid file are edited; the file is
  * opened, described, tokenised with and run for some steps, on the reference or the CPU backend.
- * What is refused says why; what is accepted computes without a fault.
+ * What is refused says why; what is accepted computes without a fault. Or the model is left as it
+ * is, and the file of its drafter is edited.
  *
- * An input is a byte that chooses the model, one for the way to run it, and edits of 8 bytes.
+ * An input is a byte that chooses the model or its drafter, one for the way to run it, and edits of
+ * 8 bytes.
  *
  * Subject: src/model/config.c 95
  * Subject: src/model/weights.c 95
  * Subject: src/text/vocab.c 80
  * Subject: src/engine/fit.c 60
  * Subject: src/engine/model_file.c 90
+ * Subject: src/engine/drafter_file.c 75
+ * Subject: src/engine/drafting.c 90
  * Subject: src/engine/engine.c 75
  * Subject: src/engine/batch.c 90
  * Subject: src/engine/sample.c 65
@@ -46,7 +50,7 @@ struct edit {
 /* ---- The file --------------------------------------------------------------------------- */
 
 /* Small shapes, for as many runs a second as possible. */
-static void base_model(struct gguf_writer *w, int size, int choice)
+static void base_file(struct gguf_writer *w, int size, int choice, bool is_drafter)
 {
     static const enum format formats[] = {FORMAT_F32,  FORMAT_F16,  FORMAT_BF16,   FORMAT_Q8_0,
                                           FORMAT_Q4_0, FORMAT_Q5_1, FORMAT_IQ4_NL, FORMAT_Q4_1};
@@ -58,15 +62,16 @@ static void base_model(struct gguf_writer *w, int size, int choice)
     if (s.n_embd > 32) s.n_embd = 32;
     if (s.n_ff > 64) s.n_ff = 64;
     layout.separate_experts = choice & 8;
+    if (is_drafter) s = gemma_drafter_shape(&s);
     tiny_model_put_shape(w, &s, &layout, 5);
 }
 
-/* A copy of a model that is made once. */
-static void put_model(struct gguf_writer *w, int size, int choice)
+/* A copy of a file that is made once. */
+static void put_file(struct gguf_writer *w, int size, int choice, bool is_drafter)
 {
-    static struct gguf_writer made[GEMMA_SIZES][LAYOUTS];
-    struct gguf_writer *from = &made[size][choice % LAYOUTS];
-    if (from->n_key == 0) base_model(from, size, choice % LAYOUTS);
+    static struct gguf_writer made[GEMMA_SIZES][LAYOUTS][2];
+    struct gguf_writer *from = &made[size][choice % LAYOUTS][is_drafter];
+    if (from->n_key == 0) base_file(from, size, choice % LAYOUTS, is_drafter);
     for (size_t i = 0; i < from->n_key; i++) {
         const struct gguf_out_key *k = &from->keys[i];
         gguf_put_raw(w, k->name, k->name_length, k->type, k->value, k->value_bytes);
@@ -198,7 +203,7 @@ static void edit_text(struct gguf_writer *w, const struct edit *e)
     }
 }
 
-static void edit_model(struct gguf_writer *w, struct source *s)
+static void edit_file(struct gguf_writer *w, struct source *s)
 {
     for (int i = 0; i < EDITS_MAX && s->size - s->at >= EDIT_BYTES; i++) {
         struct edit e = {next_byte(s), next_byte(s), next_byte(s), next_byte(s), next_u32(s)};
@@ -276,13 +281,16 @@ static void run_requests(carat_engine *e, const carat_model *m, const carat_gram
     carat_assert(carat_engine_memory(e)->total > 0 && carat_engine_setup(e)->backend[0]);
 }
 
-static void use(const carat_model *m, uint8_t way)
+static void use(const carat_model *m, const carat_drafter *drafter, uint8_t way)
 {
     struct carat_error err = {0};
     struct carat_memory memory;
     int32_t prompt[8];
     carat_engine *e;
-    struct carat_engine_options options = {.backend = way & 1 ? "cpu" : "ref",
+    struct carat_engine_options options = {.size = sizeof options,
+                                           .n_draft = drafter ? 3 : 0,
+                                           .drafter = drafter,
+                                           .backend = way & 1 ? "cpu" : "ref",
                                            .n_threads = 1,
                                            .n_ctx = way & 2 ? 16 : 24,
                                            .chunk = way & 4 ? 3 : 16,
@@ -311,34 +319,54 @@ static void use(const carat_model *m, uint8_t way)
     carat_grammar_close(letters);
 }
 
-/* A file in memory that has a path. */
-static const char *save(const struct gguf_writer *w)
+enum { MODEL, DRAFTER, FILES };
+
+/* A file in memory that has a path. Forgets the writer. */
+static const char *save(struct gguf_writer *w, int which)
 {
-    static int file = -1;
-    static char path[64];
+    static int files[FILES] = {-1, -1};
+    static char paths[FILES][64];
+    int *at = &files[which], file;
+    char *path = paths[which];
     struct buf image = {0};
     struct carat_error err = {0};
-    if (file < 0) file = memfd_create("model", 0);
-    snprintf(path, sizeof path, "/proc/self/fd/%d", file);
+    if (*at < 0) *at = memfd_create("model", 0);
+    file = *at;
+    snprintf(path, sizeof paths[which], "/proc/self/fd/%d", file);
     carat_assert(gguf_save_image(w, &image, &err) == CARAT_OK);
     carat_assert(ftruncate(file, 0) == 0 &&
                  pwrite(file, image.data, image.length, 0) == (ssize_t)image.length);
     buf_deinit(&image);
+    gguf_writer_deinit(w);
     return path;
+}
+
+/* NULL: it is refused. */
+static carat_drafter *open_drafter(const carat_model *m, const char *path)
+{
+    struct carat_error err = {0};
+    carat_drafter *drafter;
+    int status = carat_drafter_open(&drafter, path, m, &err);
+    carat_assert(status == CARAT_OK ||
+                 (err.message[0] && (status == CARAT_EFORMAT || status == CARAT_EMEMORY)));
+    if (drafter) carat_assert(carat_drafter_info(drafter)->n_params > 0);
+    return drafter;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct source s = {data, size, 0};
-    struct gguf_writer w = {0};
+    struct gguf_writer w = {0}, d = {0};
     struct carat_error err = {0};
     carat_model *m;
     char *json;
     uint8_t model = next_byte(&s), way = next_byte(&s);
-    put_model(&w, model % GEMMA_SIZES, model / GEMMA_SIZES);
-    edit_model(&w, &s);
-    const char *path = save(&w);
-    gguf_writer_deinit(&w);
+    int choice = model / GEMMA_SIZES;
+    bool has_drafter = choice & LAYOUTS;
+    put_file(&w, model % GEMMA_SIZES, choice, false);
+    put_file(&d, model % GEMMA_SIZES, choice, true);
+    edit_file(has_drafter ? &d : &w, &s);
+    const char *path = save(&w, MODEL), *draft_path = save(&d, DRAFTER);
     long live = mem_blocks_live();
     int status = carat_model_open(&m, path, &err);
     carat_assert(status == CARAT_OK ||
@@ -347,7 +375,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct carat_file_facts facts;
     carat_file_facts(path, way % 2, &facts, &err);
     if (status == CARAT_OK) {
-        use(m, way);
+        carat_drafter *drafter = has_drafter ? open_drafter(m, draft_path) : NULL;
+        use(m, drafter, way);
+        carat_drafter_close(drafter);
         carat_model_close(m);
     }
     carat_assert(mem_blocks_live() == live);
