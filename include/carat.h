@@ -417,7 +417,9 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
      * have up to 8 rows (Hopper, with decode_matmul AUTO and more than 4 sequences: E2B and E4B
      * up to 4). */
     int32_t n_draft;
-    /* Guesses too, where the context suggests nothing better. Of the same model. NULL: none */
+    /* Guesses too, where the context suggests nothing better, in steps of up to 64 rows. Opened for
+     * this model. NULL: none. On Hopper, with decode_matmul AUTO and more than 4 sequences, dense
+     * models then take INT8 up to 4 rows */
     const carat_drafter *drafter;
 };
 

@@ -35,8 +35,9 @@ struct device_facts {
     /* Where rule 4 holds if is_steady was asked for. true: for prompt rows and for decode rows in
      * steps of their own, of any size; false: in steps of up to 64 rows, which may have both. */
     bool is_apart;
-    int32_t alike_rows; /* decode steps of up to this many rows compute alike: rule 4 holds among
-                           them, whatever was asked for; 0: all of up to 64 */
+    int32_t alike_rows; /* decode steps of up to this many rows compute alike, and those of more, up
+                           to 64, do: rule 4 holds within both, whatever was asked for; 0: all of up
+                           to 64 are alike */
     double fp16_rate, int8_rate; /* operations a second, as measured when it was chosen; or 0 */
 };
 
@@ -91,6 +92,7 @@ struct device_options {
     enum matmul_kind decode_matmul; /* of products in decode steps */
     int32_t n_seq; /* most sequences that decode in a step; may decide decode_matmul; 0: unknown */
     bool has_layer_inputs; /* the model has per-layer inputs; may decide decode_matmul too */
+    bool has_drafter;      /* decode steps also have rows of guesses; may decide it too */
     enum table_place table_place;
     enum share_kind cascade; /* whether pages that decode rows share are read once for all */
     int64_t mirror_budget;   /* bytes for fp16 copies of weights; 0: all that fit; < 0: none */

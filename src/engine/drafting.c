@@ -14,8 +14,8 @@ struct asker {
 };
 
 struct asking {
-    struct asker all[DRAFT_ROWS];
-    struct draft *drafts[DRAFT_ROWS]; /* of these */
+    struct asker all[PASS_ROWS];
+    struct draft *drafts[PASS_ROWS]; /* of these */
     int32_t n;
 };
 
@@ -27,7 +27,7 @@ static bool has_spare_pages(const carat_engine *e)
     int64_t spare = SPARE * e->paging.n_seq;
     struct page_wants wants = {
         .of = {[KV_LOCAL] = e->paging.window > 0 ? spare : 0, [KV_GLOBAL] = spare}};
-    return e->runner->layout.chunk >= DRAFT_ROWS && paging_has_room(&e->paging, wants);
+    return e->runner->layout.chunk > DRAFT_MOST && paging_has_room(&e->paging, wants);
 }
 
 /* How many guesses fit: with them the answer stays within its limits. Without pages to spare its
@@ -56,20 +56,27 @@ static bool has_hidden(const carat_engine *e, const struct sequence *s)
     return e->runner->hidden && s->hidden_run == e->runner->n_runs;
 }
 
+/* The list is in the order of rows of the last step, in which those that have read a prompt come
+ * last. */
 static void ask(struct asking *a, struct sequence *s, int32_t room)
 {
+    int32_t i = a->n++;
     s->draft.found = 0;
-    a->drafts[a->n] = &s->draft;
-    a->all[a->n++] = (struct asker){s, room};
+    for (; i > 0 && a->all[i - 1].s->hidden_row > s->hidden_row; i--) {
+        a->all[i] = a->all[i - 1];
+        a->drafts[i] = a->drafts[i - 1];
+    }
+    a->drafts[i] = &s->draft;
+    a->all[i] = (struct asker){s, room};
 }
 
 /* ---- Passes ----------------------------------------------------------------------------- */
 
 static int take_hidden(carat_engine *e, const struct asking *a, struct carat_error *err)
 {
-    for (int32_t i = 0; i < a->n; i++)
-        TRY(runner_take_hidden(e->runner, &e->step, a->all[i].s->hidden_row, i, err));
-    return CARAT_OK;
+    int32_t outs[PASS_ROWS];
+    for (int32_t i = 0; i < a->n; i++) outs[i] = a->all[i].s->hidden_row;
+    return runner_take_hidden(e->runner, &e->step, outs, a->n, err);
 }
 
 static int run_pass(carat_engine *e, const struct asking *a, struct carat_error *err)
@@ -141,18 +148,29 @@ static void estimate_times(const carat_engine *e, const struct pace_step *rows, 
         times[i] = 1 + cost * (computed_rows(e, rows->n_decode + i) - least);
 }
 
+/* How many guesses a step may have: all its rows are computed as they would be without. Each
+ * of many sequences gets one at least. */
+static int32_t most_guesses(const carat_engine *e, const struct pace_step *rows)
+{
+    int32_t n = rows->n_decode, alike = e->runner->layout.alike_rows, most = engine_draft_rows(e);
+    if (rows->n_prompt > 0 || n == 0) return 0;
+    if (alike > 0 && n <= alike && most > alike) most = alike;
+    return n <= DRAFT_FEW_ROWS || 2 * n <= most ? most - n : 0;
+}
+
 int drafting_add(carat_engine *e, const struct pace_step *rows, struct carat_error *err)
 {
     double times[DRAFT_ROWS];
     struct asking asking = {.n = 0};
-    int32_t most = engine_draft_rows(e) - rows->n_decode, n = 0;
-    if (rows->n_prompt > 0 || rows->n_decode == 0 || most <= 0) return CARAT_OK;
+    int32_t most = most_guesses(e, rows), n = 0;
+    if (most <= 0) return CARAT_OK;
     estimate_times(e, rows, most, times);
     for (int32_t i = 0; i < e->paging.n_seq; i++) {
         struct sequence *s = e->slots[i];
         int32_t room = s && s->n_rows > 0 ? draft_room(e, s) : 0;
         if (room <= 0 || s->n_cached != sequence_known(s) - 1) continue;
-        draft_find(&s->draft, s->ids, sequence_known(s), room);
+        bool is_few = rows->n_decode <= DRAFT_FEW_ROWS;
+        if (is_few) draft_find(&s->draft, s->ids, sequence_known(s), room);
         e->drafts[n++] = &s->draft;
         if (has_hidden(e, s) && draft_asks(&s->draft)) ask(&asking, s, room);
     }

@@ -54,12 +54,15 @@ static int choose_cache_formats(struct layout *y, const struct carat_engine_opti
  * prompt rows or only decode rows, or so few rows that all devices compute them alike. */
 static void choose_rows(struct layout *y, int32_t n_draft, bool is_steady)
 {
-    y->draft_rows = y->n_seq * (1 + n_draft);
-    if (y->draft_rows > DRAFT_ROWS) y->draft_rows = DRAFT_ROWS;
     for (int32_t i = 0; i < y->n_targets; i++) {
         int32_t alike = y->targets[i].alike_rows;
-        if (alike > 0 && alike < y->draft_rows) y->draft_rows = alike;
+        if (alike > 0 && (y->alike_rows == 0 || alike < y->alike_rows)) y->alike_rows = alike;
     }
+    bool may_be_many = y->drafter && (y->alike_rows == 0 || y->n_seq > y->alike_rows);
+    int32_t most = may_be_many ? DRAFT_ROWS : DRAFT_FEW_ROWS;
+    if (!may_be_many && y->alike_rows > 0 && y->alike_rows < most) most = y->alike_rows;
+    y->draft_rows = y->n_seq * (1 + n_draft);
+    if (y->draft_rows > most) y->draft_rows = most;
     y->decode_rows = y->draft_rows > y->n_seq ? y->draft_rows : y->n_seq;
     y->step_rows = y->chunk + y->decode_rows;
     if (!is_steady) return;
@@ -128,6 +131,7 @@ static int open_target(struct layout *y, const struct layout_source *from,
     struct target *t = &y->targets[y->n_targets];
     struct target_choice chosen = *choice;
     chosen.has_layer_inputs = y->config->n_ple > 0;
+    chosen.has_drafter = y->drafter && y->config->n_expert == 0;
     TRY(target_open(t, &chosen, o, err));
     y->n_targets++;
     t->weights = from->weights;

@@ -58,7 +58,8 @@ struct layout {
     int32_t n_ctx, n_seq, chunk;
     int32_t step_rows;        /* the most that a step has */
     int32_t decode_rows;      /* the most of one without rows of prompts */
-    int32_t draft_rows;       /* the most of one with guesses */
+    int32_t draft_rows;       /* the most of one with guesses, */
+    int32_t alike_rows;       /* which has more than this only if it has so without them; 0: any */
     bool is_apart;            /* rows of prompts and decode rows are not to share steps */
     int32_t outs_max;         /* rows of logits that a step may want; at most `chunk` */
     uint64_t host_bytes;      /* as in layout_source, */

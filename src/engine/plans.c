@@ -264,11 +264,11 @@ static int count_drafter(struct plans *p, const struct plan_source *from, struct
     return status;
 }
 
-/* A row for each sequence that guesses. At least one row more is in a step for which it guesses. */
+/* A row for each sequence that guesses. */
 static int add_drafts(struct plans *p, const struct plan_source *from, int32_t n_seq,
                       struct carat_error *err)
 {
-    int32_t most = n_seq < DRAFT_ROWS ? n_seq : DRAFT_ROWS;
+    int32_t most = n_seq < PASS_ROWS ? n_seq : PASS_ROWS;
     for (int32_t rows = 1, least = 0; least < most; rows *= 2) {
         carat_assert(p->n_drafts < DRAFT_BUCKETS_MAX);
         struct bucket *b = &p->drafts[p->n_drafts++];

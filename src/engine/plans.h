@@ -11,7 +11,7 @@
 #include "engine/target.h"
 #include "model/forward.h"
 
-enum { BUCKETS_MAX = 16, DRAFT_BUCKETS_MAX = 4 };
+enum { BUCKETS_MAX = 16, DRAFT_BUCKETS_MAX = 6 };
 
 struct segment {
     int32_t site;
@@ -70,7 +70,7 @@ void plans_deinit(struct plans *p, const struct target *targets);
 const struct bucket *plans_get(const struct plans *p, int32_t n_token, int32_t n_decode,
                                int32_t n_out);
 
-/* The smallest bucket of the drafter for this many rows, which are at most DRAFT_ROWS. */
+/* The smallest bucket of the drafter for this many rows, at most PASS_ROWS. */
 const struct bucket *plans_get_draft(const struct plans *p, int32_t rows);
 
 /* The segment that gives the logits. */

@@ -1,6 +1,7 @@
 #include "engine/runner.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "base/assert.h"
 #include "base/bytes.h"
@@ -372,12 +373,24 @@ float *runner_hidden(struct runner *r, int32_t row)
     return r->hidden + (size_t)row * (size_t)r->layout.config->n_embd;
 }
 
-int runner_take_hidden(struct runner *r, const struct step *step, int32_t out, int32_t row,
+/* Rows that lie near each other come in one copy: starting one takes as long as some hundred
+ * kilobytes. */
+int runner_take_hidden(struct runner *r, const struct step *step, const int32_t *outs, int32_t n,
                        struct carat_error *err)
 {
+    const struct bucket *b = bucket_for_step(r, step);
+    size_t row_bytes = (size_t)r->layout.config->n_embd * sizeof(float);
+    int32_t first = outs[0], n_all = outs[n - 1] - first + 1;
     TRY(runner_check(r, err));
-    download_hidden(r, bucket_for_step(r, step), out, 1, runner_hidden(r, row));
-    return runner_wait(r, err);
+    if (n_all > DRAFT_ROWS) {
+        for (int32_t i = 0; i < n; i++) download_hidden(r, b, outs[i], 1, runner_hidden(r, i));
+        return runner_wait(r, err);
+    }
+    download_hidden(r, b, first, n_all, r->hidden);
+    TRY(runner_wait(r, err));
+    for (int32_t i = 0; i < n; i++)
+        memmove(runner_hidden(r, i), runner_hidden(r, outs[i] - first), row_bytes);
+    return CARAT_OK;
 }
 
 int runner_draft(struct runner *r, const struct step *step, struct carat_error *err)

@@ -21,7 +21,7 @@ struct runner {
     struct share share;   /* which of its rows share pages, if a device wants to know */
     struct share_least least;
     float *row;              /* n_vocab logits on the host */
-    float *hidden;           /* DRAFT_ROWS rows of the model's width for the drafter; or NULL */
+    float *hidden;           /* DRAFT_ROWS rows of the model's width, for the drafter; or NULL */
     uint64_t n_runs;         /* steps and passes of the drafter that were started */
     uint64_t *masks;         /* layout_masks of them, for runner_best_allowed; or NULL */
     char *staging;           /* rows on their way between two devices that are not the host */
@@ -85,13 +85,13 @@ void runner_best_allowed(struct runner *r, const struct step *step, int32_t n, c
 
 /* Passes of the drafter (model/forward.h: gemma_draft), for a layout that has one.
  *
- * runner_take_hidden: after a step and before the next one; the row that output row `out` of its
- * logits was made from becomes row `row` of the next pass.
- * runner_hidden: that row, n_embd floats on the host, which the caller may move.
+ * runner_take_hidden: after a step and before the next one; the rows that output rows outs[n] of
+ * its logits, rising, were made from become the rows of the next pass. n is at most PASS_ROWS.
+ * runner_hidden: such a row, n_embd floats on the host, which the caller may move.
  * runner_draft: a pass. All rows of `step` are decode rows whose logits are wanted, at most
- * DRAFT_ROWS. Afterwards the rows of runner_hidden are those for the pass after it.
+ * PASS_ROWS. Afterwards the rows of runner_hidden are those for the pass after it.
  * runner_draft_best: the two largest logits of row `row` of a pass of n_rows, falling. */
-int runner_take_hidden(struct runner *r, const struct step *step, int32_t out, int32_t row,
+int runner_take_hidden(struct runner *r, const struct step *step, const int32_t *outs, int32_t n,
                        struct carat_error *err);
 float *runner_hidden(struct runner *r, int32_t row);
 int runner_draft(struct runner *r, const struct step *step, struct carat_error *err);

@@ -72,7 +72,7 @@ static struct pace_step share_rows(carat_engine *e)
         bool is_decoding = s->state == SEQUENCE_DECODE;
         bool has_rows = !s->is_paused && (is_decoding ? decodes : reads);
         s->n_rows = has_rows && is_decoding;
-        s->draft.n = 0;
+        s->draft.n = s->draft.found = 0;
         if (!has_rows) continue;
         if (s->state == SEQUENCE_PREFILL) {
             e->items[n] = request_item(e, s, least);

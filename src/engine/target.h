@@ -41,6 +41,7 @@ struct target_choice {
     int32_t device;        /* which of the backend's */
     bool is_first;         /* the one whose limits are measured; others take turns with it */
     bool has_layer_inputs; /* as its model */
+    bool has_drafter;      /* one of a dense model: experts are slower in fp16 */
 };
 
 static inline uint64_t target_kv_bytes(const struct target *t)

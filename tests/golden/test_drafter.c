@@ -117,14 +117,15 @@ struct found {
 };
 
 /* The model reads the first `n` tokens as a prompt; the row that gave its last logits becomes the
- * drafter's row `row`. */
+ * drafter's first one. */
 static void read_prefix(struct runner *r, struct step *step, const struct oracle *o, int32_t n,
-                        int32_t sequence, int32_t row)
+                        int32_t sequence)
 {
     struct carat_error err = {0};
+    const int32_t last = 0;
     batch_clear(step);
     for (int32_t p = 0; p < n; p++) batch_add(step, o->tokens[p], p, sequence, p == n - 1);
-    if (runner_run(r, step, &err) || runner_take_hidden(r, step, 0, row, &err))
+    if (runner_run(r, step, &err) || runner_take_hidden(r, step, &last, 1, &err))
         fail_msg("%s", err.message);
 }
 
@@ -196,11 +197,11 @@ static struct found run_rounds(const struct oracle *o, const struct carat_engine
     if (runner_open(&r, &from, &with, &err)) fail_msg("%s", err.message);
     for (int32_t first = 0; first < N_ROUNDS; first += n_rows) {
         int32_t n = N_ROUNDS - first < n_rows ? N_ROUNDS - first : n_rows;
-        float rows[DRAFT_ROWS][WIDTH_MAX];
+        float rows[N_ROUNDS][WIDTH_MAX];
         size_t row_bytes = (size_t)o->model->config.n_embd * sizeof(float);
         for (int32_t i = 0; i < n; i++) {
-            read_prefix(r, &step, o, o->position[first + i], i, i);
-            memcpy(rows[i], runner_hidden(r, i), row_bytes);
+            read_prefix(r, &step, o, o->position[first + i], i);
+            memcpy(rows[i], runner_hidden(r, 0), row_bytes);
         }
         for (int32_t i = 0; i < n; i++) memcpy(runner_hidden(r, i), rows[i], row_bytes);
         run_passes(r, &step, o, first, n, &found);

@@ -16,7 +16,7 @@
 #include "support/answers.h"
 #include "support/devices.h"
 
-enum { N_CTX = 256, N_ANSWER = 90, N_SEQ = 4 };
+enum { N_CTX = 256, N_ANSWER = 90, N_SEQ = 20 };
 
 /* The linker puts these in place of those of draft.c (see tests/CMakeLists.txt): nothing is guessed
  * from the context, as these answers go round in circles, and every guess of the drafter is taken,
@@ -108,7 +108,8 @@ static int close_pairs(void **state)
 /* Prompts of several lengths; every second request draws its tokens. */
 static struct carat_request request(int i, int32_t prompt[128])
 {
-    struct carat_request r = mixed_request(i, prompt);
+    struct carat_request r = mixed_request(i % N_MIXED, prompt);
+    draw_ids(TINY_SEED + (uint64_t)i, prompt, r.n_prompt);
     r.max_tokens = N_ANSWER;
     r.ignore_stop = true;
     return r;
@@ -132,6 +133,8 @@ static struct carat_stats answer_all(const carat_model *model,
     return stats;
 }
 
+static enum carat_matmul decode_matmul; /* of the engines that are opened */
+
 static struct carat_engine_options options_of(const char *backend, int32_t n_seq,
                                               int32_t gpu_layers)
 {
@@ -142,6 +145,7 @@ static struct carat_engine_options options_of(const char *backend, int32_t n_seq
                                          .chunk = 64,
                                          .n_threads = 1,
                                          .max_itl_ms = 1e9,
+                                         .decode_matmul = decode_matmul,
                                          .gpu_layers = gpu_layers};
 }
 
@@ -152,7 +156,7 @@ static void check_pairs(const char *backend, int32_t n_seq, int32_t gpu_layers)
     for (int i = 0; i < GEMMA_SIZES; i++) {
         struct carat_engine_options options = options_of(backend, n_seq, gpu_layers);
         struct carat_stats before = answer_all(pairs[i].model, &options, plain), known, guessed;
-        options.n_draft = 7 / n_seq;
+        options.n_draft = n_seq > 3 ? 2 : 7 / n_seq;
         options.drafter = pairs[i].knowing;
         known = answer_all(pairs[i].model, &options, drafted);
         for (int s = 0; s < n_seq; s++) check_same(&plain[s], &drafted[s]);
@@ -183,6 +187,28 @@ static void cpu_drafters_change_no_answer(void **state)
 {
     (void)state;
     for (int32_t n = 1; n <= 3; n++) check_pairs("cpu", n, 0);
+}
+
+/* All have a guess or two in every step: up to 60 rows. */
+static void drafters_of_many_sequences_change_no_answer(void **state)
+{
+    (void)state;
+    check_pairs("cpu", 9, 0);
+    check_pairs("cpu", N_SEQ, 0);
+}
+
+/* In one way of multiplying, whose rows are all computed alike. */
+static void cuda_drafters_of_many_sequences_change_no_answer(void **state)
+{
+    (void)state;
+    need_device("cuda");
+    static const enum carat_matmul ways[] = {CARAT_MATMUL_INT8, CARAT_MATMUL_FP16};
+    for (int i = 0; i < 2; i++) {
+        decode_matmul = ways[i];
+        check_pairs("cuda", 9, 0);
+        check_pairs("cuda", N_SEQ, 0);
+    }
+    decode_matmul = CARAT_MATMUL_AUTO;
 }
 
 /* Some layers on a device that is not the first. */
@@ -383,6 +409,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(reference_drafters_change_no_answer),
         cmocka_unit_test(cpu_drafters_change_no_answer),
         cmocka_unit_test(cuda_drafters_change_no_answer),
+        cmocka_unit_test(drafters_of_many_sequences_change_no_answer),
+        cmocka_unit_test(cuda_drafters_of_many_sequences_change_no_answer),
         cmocka_unit_test(drafters_of_divided_models_change_no_answer),
         cmocka_unit_test(a_drafter_that_knows_nothing_changes_no_answer),
         cmocka_unit_test(a_step_with_a_drafter_allocates_nothing),

@@ -96,10 +96,11 @@ enum act_kind cuda_choose_many(struct device *d)
  * docs/benchmarks.md): launch_half reads and unpacks each weight once however many rows there are.
  * Per-layer inputs take a single launch in fp16, so that it is faster from 5 rows on (E4B 2.97
  * instead of 3.25 ms). But up to 4 sequences have 5 rows only where they guess, and guesses have to
- * be computed like single rows. */
+ * be computed like single rows. With a drafter the rows of 5 sequences are soon more than 8. */
 static int32_t int8_rows(const struct device *d)
 {
-    return d->options.has_layer_inputs && d->options.n_seq > 4 ? 4 : 8;
+    const struct device_options *o = &d->options;
+    return (o->has_layer_inputs || o->has_drafter) && o->n_seq > 4 ? 4 : 8;
 }
 
 static bool has_half(const struct device *d)
