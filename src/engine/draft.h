@@ -1,9 +1,9 @@
 /* Guesses of an answer's next tokens. Where the last few ids stand earlier in the sequence, what
  * followed them there may follow again: in code, quotations, tables, tool calls. Others come from a
- * drafter (drafting.c). A step computes
- * guesses as further rows, which cost little as long as the weights have to be read anyway. Each
- * row's logits then give the token that they would have given without guesses, and a row counts if
- * the token before it was guessed right. So guesses change no answer, only how soon it comes.
+ * drafter (drafting.c). A step computes guesses as further rows, which cost little as long as the
+ * weights have to be read anyway. Each row's logits then give the token that they would have given
+ * without guesses, and a row counts if the token before it was guessed right. So guesses change no
+ * answer, only how soon it comes.
  *
  * Pure: works on ids and numbers. */
 #ifndef ENGINE_DRAFT_H

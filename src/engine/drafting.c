@@ -104,6 +104,7 @@ static int take_guesses(carat_engine *e, struct asking *a, struct carat_error *e
         struct asker one = a->all[i];
         struct sequence *s = one.s;
         TRY(runner_draft_best(e->runner, n, i, best, err));
+        if (best[0].id < 0) continue; /* the drafter gives no numbers */
         if (!s->ignore_stop && vocab_is_stop(e->model->vocab, best[0].id)) continue;
         draft_add(&s->draft, s->ids, sequence_known(s), best[0].id, best[0].logit - best[1].logit);
         if (--one.room == 0) continue;
@@ -148,8 +149,8 @@ static void estimate_times(const carat_engine *e, const struct pace_step *rows, 
         times[i] = 1 + cost * (computed_rows(e, rows->n_decode + i) - least);
 }
 
-/* How many guesses a step may have: all its rows are computed as they would be without. Each
- * of many sequences gets one at least. */
+/* How many guesses a step may have, so that its rows are computed as they would be without guesses.
+ * Where sequences are many, at least one for each. */
 static int32_t most_guesses(const carat_engine *e, const struct pace_step *rows)
 {
     int32_t n = rows->n_decode, alike = e->runner->layout.alike_rows, most = engine_draft_rows(e);
@@ -169,8 +170,8 @@ int drafting_add(carat_engine *e, const struct pace_step *rows, struct carat_err
         struct sequence *s = e->slots[i];
         int32_t room = s && s->n_rows > 0 ? draft_room(e, s) : 0;
         if (room <= 0 || s->n_cached != sequence_known(s) - 1) continue;
-        bool is_few = rows->n_decode <= DRAFT_FEW_ROWS;
-        if (is_few) draft_find(&s->draft, s->ids, sequence_known(s), room);
+        if (rows->n_decode <= DRAFT_FEW_ROWS)
+            draft_find(&s->draft, s->ids, sequence_known(s), room);
         e->drafts[n++] = &s->draft;
         if (has_hidden(e, s) && draft_asks(&s->draft)) ask(&asking, s, room);
     }

@@ -151,10 +151,9 @@ static char *buffer_at(const struct runner *r, const struct bucket *b, int32_t s
 }
 
 /* What a segment reads from outside is uploaded. What it reads from other devices goes through host
- * memory: the buffers of the host, if one
- * of the two is the host, else staging. Rows are first copied out of the other devices and, once
- * they have arrived, into this one. `staged`: bytes of staging that earlier segments of the step
- * have used. */
+ * memory: the buffers of the host, if one of the two is the host, else staging. Rows are first
+ * copied out of the other devices and, once they have arrived, into this one. `staged`: bytes of
+ * staging that earlier segments of the step have used. */
 struct crossings {
     struct runner *r;
     const struct bucket *bucket;
