@@ -3,8 +3,9 @@
  * Many users at once give each user the answer of an engine of his own. Random events from a seed
  * (requests with shared beginnings, salts, priorities and deadlines, cancels, pauses, evictions) on
  * every model of the family, with pools so small that running requests are stopped and what is
- * cached is dropped all the time. Tokens are guessed, some of them wrongly. Every token's id and
- * the bits of its log-probability are compared with those of the request alone on a fresh engine.
+ * cached is dropped all the time. Tokens are guessed, some of them wrongly, in half of the cases
+ * also by a drafter that knows nothing. Every token's id and the bits of its log-probability are
+ * compared with those of the request alone on a fresh engine.
  * After every step all pages must add up. The build for this program has pages of 32 positions. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -71,6 +72,18 @@ static carat_model *open_model(const char *name)
     if (carat_model_open(&model, path, &err)) fail_msg("%s", err.message);
     if (is_wide) scratch_close(&scratch); /* the mapping stays */
     return model;
+}
+
+/* The random one of a fixture; NULL: there is none. */
+static carat_drafter *open_drafter(const char *name, const carat_model *model)
+{
+    char path[512];
+    carat_drafter *drafter;
+    struct carat_error err = {0};
+    if (strcmp(name, WIDE) == 0) return NULL;
+    snprintf(path, sizeof path, "%s/tests/golden/fixtures/%s.draft.gguf", CARAT_SOURCE_DIR, name);
+    if (carat_drafter_open(&drafter, path, model, &err)) fail_msg("%s", err.message);
+    return drafter;
 }
 
 /* ---- What is asked ---------------------------------------------------------------------- */
@@ -217,8 +230,8 @@ static void check_counts(const struct carat_stats *s, uint64_t least, uint64_t n
     assert_true(crowd.finished[CARAT_FINISH_CANCELLED] >= least);
 }
 
-static void check_shape(const carat_model *model, const char *name, const char *backend,
-                        struct shape shape, int n_events, struct rng *rng)
+static void check_shape(const carat_model *model, const carat_drafter *drafter, const char *name,
+                        const char *backend, struct shape shape, int n_events, struct rng *rng)
 {
     uint64_t n_busy = 0;
     struct carat_engine_options options = {.size = sizeof options,
@@ -231,7 +244,8 @@ static void check_shape(const carat_model *model, const char *name, const char *
                                            .max_itl_ms = shape.max_itl_ms,
                                            .cache_split = 64,
                                            .deterministic = true,
-                                           .n_draft = 1 + (int32_t)rng_below(rng, CARAT_DRAFT_MAX)};
+                                           .n_draft = 1 + (int32_t)rng_below(rng, CARAT_DRAFT_MAX),
+                                           .drafter = drafter};
     options.cache_bytes = crowd_least_bytes(model, &options, shape.more_pages, shape.more_pages);
     crowd_open(&crowd, model, &options);
     run_events(n_events, shape.submits, rng, &n_busy);
@@ -257,9 +271,13 @@ static void check_model(const char *name, const char *backend, int n_events)
 {
     struct rng rng = {seed};
     carat_model *model = open_model(name);
+    carat_drafter *drafter = open_drafter(name, model);
     draw_asks(model, backend, &rng);
-    check_shape(model, name, backend, (struct shape){5, 6, 40, 1, 3, 1e9, 25}, n_events / 2, &rng);
-    check_shape(model, name, backend, (struct shape){3, 6, 23, 2, 30, 0, 25}, n_events / 2, &rng);
+    check_shape(model, NULL, name, backend, (struct shape){5, 6, 40, 1, 3, 1e9, 25}, n_events / 2,
+                &rng);
+    check_shape(model, drafter, name, backend, (struct shape){3, 6, 23, 2, 30, 0, 25}, n_events / 2,
+                &rng);
+    carat_drafter_close(drafter);
     carat_model_close(model);
 }
 
@@ -287,10 +305,12 @@ static void sixty_four_users_share_a_pool_for_eight(void **state)
     (void)state;
     struct rng rng = {seed};
     carat_model *model = open_model("e2b-q8_0");
+    carat_drafter *drafter = open_drafter("e2b-q8_0", model);
     draw_asks(model, "cpu", &rng);
     int32_t more_pages = 24; /* prompts and answers have about four */
-    check_shape(model, "e2b-q8_0", "cpu", (struct shape){64, 20, 64, 2, more_pages, 1e9, 80},
-                500 / CROWD_SHARE, &rng);
+    check_shape(model, drafter, "e2b-q8_0", "cpu",
+                (struct shape){64, 20, 64, 2, more_pages, 1e9, 80}, 500 / CROWD_SHARE, &rng);
+    carat_drafter_close(drafter);
     carat_model_close(model);
 }
 

@@ -36,6 +36,25 @@ static int is_beginning(const struct known *k, const int32_t *ids, int32_t n)
 void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
 void __wrap_draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens,
                         const double *times, int32_t most);
+bool __wrap_draft_asks(const struct draft *d);
+bool __wrap_draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens,
+                       const double *times, int32_t most, double cost);
+
+/* A drafter, if there is one, is asked where no answer is known, and now and then where one is. */
+bool __wrap_draft_asks(const struct draft *d)
+{
+    return d->found % 3 == 0;
+}
+
+/* Two passes of it, whatever they cost. */
+bool __wrap_draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens,
+                       const double *times, int32_t most, double cost)
+{
+    int32_t count = n;
+    (void)n_tokens, (void)times, (void)cost;
+    for (int32_t i = 0; i < n; i++) count += drafts[i]->found;
+    return count <= most && drafts[0]->found < 2;
+}
 
 void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most)
 {

@@ -1,6 +1,6 @@
 /* Guesses of a test in place of those of engine/draft.h, which the answers of random models hardly
  * ever confirm: tokens of answers that are known beforehand, and wrong ones among them. For
- * programs linked with --wrap=draft_find,--wrap=draft_share. */
+ * programs linked with --wrap of draft_find, draft_share, draft_asks and draft_pays. */
 #ifndef SUPPORT_GUESSES_H
 #define SUPPORT_GUESSES_H
 
