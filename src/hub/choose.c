@@ -51,15 +51,23 @@ static bool has_word(const char *path, const char *word)
     return false;
 }
 
-/* Files that come with a model and are none: image projectors, importance matrices, drafters.
- * Google calls its drafters "it-assistant", others call them "MTP". */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* Google calls its drafters "it-assistant", others call them "MTP". */
+static bool is_drafter(const char *path)
+{
+    return has_word(name_of(path), "mtp") || has_word(name_of(path), "it-assistant");
+}
+
+/* Files that come with a model and are none: image projectors, importance matrices, drafters. */
 static bool is_helper(const char *path)
 {
-    static const char *const words[] = {"mmproj", "imatrix", "mtp", "it-assistant"};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    bool is_found = false;
-    for (size_t i = 0; i < sizeof words / sizeof *words; i++) is_found |= has_word(name, words[i]);
-    return is_found;
+    return has_word(name_of(path), "mmproj") || has_word(name_of(path), "imatrix") ||
+           is_drafter(path);
 }
 
 int hub_parts(const char *path)
@@ -154,11 +162,17 @@ static size_t parts_at(const struct hub_files *files, size_t i)
     return n;
 }
 
-static void drop_useless(struct hub_files *files)
+/* A drafter is of use only if its file is named. */
+static bool is_useful(const char *path, const char *file)
+{
+    return !is_helper(path) || (is_drafter(path) && strcmp(path, file) == 0);
+}
+
+static void drop_useless(struct hub_files *files, const char *file)
 {
     qsort(files->at, files->n, sizeof *files->at, by_path);
     for (size_t i = 0; i < files->n;) {
-        size_t n = is_helper(files->at[i].path) ? 0 : parts_at(files, i);
+        size_t n = is_useful(files->at[i].path, file) ? parts_at(files, i) : 0;
         if (n == 0) hub_files_drop(files, i);
         i += n ? n : 1;
     }
@@ -190,7 +204,7 @@ static void join_parts(struct hub_files *files)
 
 int hub_choose(struct hub_files *files, const char *tag, const char *file, struct carat_error *err)
 {
-    if (files->n) drop_useless(files);
+    if (files->n) drop_useless(files, file);
     if (!tag[0]) tag = HUB_TAG_DEFAULT;
     size_t chosen = 0, n_best = 0;
     enum fit best = FIT_NONE;

@@ -12,7 +12,7 @@
 /* Keeps the file, or all parts of the split model in their order, that `file` (a path; "": any) or
  * `tag` ("": HUB_TAG_DEFAULT) means. A tag is compared without regard to case: with the whole
  * quantisation in the name first ("UD-Q4_K_M"), then with its end. Projectors, importance matrices
- * and split models that lack parts are never chosen.
+ * and split models that lack parts are never chosen, and drafters only by `file`.
  *
  * CARAT_EUSAGE: none or several fit. `files` then has one entry for each model that can be chosen:
  * its first file, with the size of all its parts. */

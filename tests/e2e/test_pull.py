@@ -47,12 +47,13 @@ def test_quantisations_are_matched_in_any_case_and_helpers_never():
         add = place.hub.add
         for i, name in enumerate(("m-Q4_K_M.gguf", "m-UD-Q4_K_M.gguf", "m-q8_0.gguf",
                                   "x/m-BF16.gguf", "mmproj-m-F16.gguf", "m-imatrix-Q5_0.gguf",
-                                  "README.Q6_K")):
+                                  "MTP/m-it-MTP-Q8_0.gguf", "README.Q6_K")):
             add(name, 5000, i)
         place.hub.page_size = 2
         for asked, name in (("hf:u/r", "m-Q4_K_M.gguf"), ("hf:u/r:ud-q4_k_m", "m-UD-Q4_K_M.gguf"),
                             ("hf:u/r:Q8_0", "m-q8_0.gguf"), ("hf.co/u/r:bf16", "x/m-BF16.gguf"),
                             ("hf:u/r/x/m-BF16.gguf", "x/m-BF16.gguf"),
+                            ("hf:u/r/MTP/m-it-MTP-Q8_0.gguf", "MTP/m-it-MTP-Q8_0.gguf"),
                             ("https://huggingface.co/u/r/blob/main/m-q8_0.gguf", "m-q8_0.gguf")):
             done = place.pull(asked)
             expect_status(done, 0)

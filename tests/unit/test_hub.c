@@ -229,7 +229,7 @@ static void splits_are_whole_or_not_there(void **state)
     expect_chosen("m-Q8_0-00000-of-00001.gguf m-Q8_0-99999-of-99999.gguf", "F16", "", "", 1);
 }
 
-static void helpers_are_never_chosen(void **state)
+static void helpers_are_never_chosen_but_drafters_by_their_name(void **state)
 {
     (void)state;
     expect_chosen("mmproj-m-Q8_0.gguf m-imatrix-Q8_0.gguf MMPROJ-F16.gguf", "Q8_0", "", "", 0);
@@ -237,6 +237,10 @@ static void helpers_are_never_chosen(void **state)
     expect_chosen("m-it-Q8_0.gguf MTP/m-it-MTP-Q8_0.gguf mtp-m-it-Q8_0.gguf", "Q8_0", "",
                   "m-it-Q8_0.gguf", 1);
     expect_chosen("m-it-assistant.Q8_0.gguf", "Q8_0", "", "", 0);
+    expect_chosen("m-it-Q8_0.gguf MTP/m-it-MTP-Q8_0.gguf", "", "MTP/m-it-MTP-Q8_0.gguf",
+                  "MTP/m-it-MTP-Q8_0.gguf", 1);
+    expect_chosen("m-it-assistant.Q8_0.gguf", "", "m-it-assistant.Q8_0.gguf",
+                  "m-it-assistant.Q8_0.gguf", 1);
     assert_true(hub_is_model("imatrix/m-Q8_0.gguf"));
     assert_true(hub_is_model("my-assistant-Q8_0.gguf")); /* a model of somebody's own */
     assert_false(hub_is_model("a/mmproj-F16.gguf"));
@@ -444,7 +448,7 @@ int main(void)
         cmocka_unit_test(what_may_be_secret_is_not_shown),
         cmocka_unit_test(the_whole_quantisation_goes_first),
         cmocka_unit_test(splits_are_whole_or_not_there),
-        cmocka_unit_test(helpers_are_never_chosen),
+        cmocka_unit_test(helpers_are_never_chosen_but_drafters_by_their_name),
         cmocka_unit_test(quantisations_are_read_from_names),
         cmocka_unit_test(models_are_found_where_they_lie),
 #ifdef CARAT_HAVE_JSON
