@@ -255,7 +255,8 @@
       "Google's drafter for the model (\"assistant\", MTP), a file or name: it guesses too, up "   \
       "to --draft N tokens at a time")                                                             \
     X(BENCH_DRAFT, COUNT, "draft", "", "0", 0, COUNT_MAX, ON(BENCH), "N",                          \
-      "with --load: guess up to N tokens at a time, as run and serve do with 7")                   \
+      "with --load: guess up to N tokens at a time, as run and serve do with 7 (the default with " \
+      "--model-draft)")                                                                            \
     X(DETERMINISTIC, FLAG, "deterministic", "", "", 0, 0, ON_ENGINE | ON(BENCH), "",               \
       "answers depend neither on other requests nor on what is cached. Hopper: prompts and "       \
       "answers take turns, and only prompts are kept in the cache; other GPUs: steps have at "     \

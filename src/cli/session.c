@@ -231,10 +231,13 @@ void set_layers(const struct options *o, struct carat_engine_options *out, int64
     out->cpu_expert_layers = cpu_experts;
 }
 
-/* More than the engine takes is no mistake: N is the most, and fewer do as well. */
+/* More than the engine takes is no mistake: N is the most, and fewer do as well. bench guesses if
+ * it is asked to, or has a drafter. */
 static int32_t drafts_wanted(const struct options *o)
 {
-    int64_t asked = opt_int(o, o->command == COMMAND_BENCH ? OPT_BENCH_DRAFT : OPT_DRAFT);
+    enum option_id option = o->command == COMMAND_BENCH ? OPT_BENCH_DRAFT : OPT_DRAFT;
+    int64_t asked = opt_int(o, option);
+    if (opt_is_set(o, OPT_MODEL_DRAFT) && !opt_is_set(o, option)) return CARAT_DRAFT_MAX;
     return asked < CARAT_DRAFT_MAX ? (int32_t)asked : CARAT_DRAFT_MAX;
 }
 
