@@ -12,8 +12,8 @@ const char *reply_item_id(const struct reply *r, const char *prefix, int32_t ans
 /* Of all answers. A prompt with several answers counts once. */
 struct reply_usage reply_usage_sum(const struct reply *r);
 
-/* A JSON object as it is, except that line ends between its values become blanks: streams end a
- * line or an event with them. {} for a text that is no object, because it was cut. */
+/* Writes a JSON object as it is, but with blanks for the line ends between its values: these would
+ * end a stream's line or event. Writes {} for a text that is no object, because it was cut. */
 void reply_write_object(const struct buf *text, struct json *j);
 
 /* An error's body in the words of the reply's API, without its line end. */

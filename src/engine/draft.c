@@ -98,11 +98,11 @@ void draft_add(struct draft *d, int32_t *ids, int32_t n, int32_t id, float lead)
     d->kind[d->found++] = kind_of_lead(lead);
 }
 
-/* Several passes may pay where one does not: recorded steps have 1, 2, 4 or 8 rows. */
+/* Several passes may pay where one does not: recorded steps have 1, 2, 4, 8 ... rows. */
 bool draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens, const double *times,
                 int32_t most, double cost)
 {
-    double tokens = n_tokens, gain = 0, all[DRAFT_ROWS];
+    double tokens = n_tokens, gain = 0, all[PASS_ROWS];
     int32_t count = 0;
     for (int32_t i = 0; i < n; i++) {
         all[i] = 1;

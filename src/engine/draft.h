@@ -12,10 +12,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Guesses of a sequence in a step, and rows of a step with guesses, at most. Without a drafter rows
- * are few: guesses of many sequences are seldom right at the same time (docs/benchmarks.md). A
- * device may allow fewer (backend.h: alike_rows). */
-enum { DRAFT_MOST = 7, DRAFT_ROWS = 64, DRAFT_FEW_ROWS = 8 };
+#include "carat.h"
+
+/* Rows of a step with guesses, at most. Without a drafter they are few: guesses of many sequences
+ * are seldom right at the same time (docs/benchmarks.md). A device may allow fewer (backend.h:
+ * alike_rows). */
+enum { DRAFT_ROWS = 64, DRAFT_FEW_ROWS = 8 };
 
 /* Sequences that a drafter guesses for in a pass, at most: each has at least one row more. */
 enum { PASS_ROWS = DRAFT_ROWS / 2 };
@@ -31,9 +33,9 @@ struct draft_chances {
 };
 
 struct draft {
-    int32_t found;                /* guesses of the current step */
-    uint8_t kind[DRAFT_MOST];     /* of each of them */
-    int32_t n;                    /* how many of them are taken */
+    int32_t found;                 /* guesses of the current step */
+    uint8_t kind[CARAT_DRAFT_MAX]; /* of each of them */
+    int32_t n;                     /* how many of them are taken */
     double next;                  /* how likely one more of them is right: all before it are, too */
     struct draft_chances chances; /* in this sequence */
 };

@@ -5,7 +5,7 @@
 static int read_drafter(struct carat_drafter *d, struct carat_error *err)
 {
     const carat_model *m = d->model;
-    const struct weights_owner owner = {&m->config, m->gguf, &m->weights};
+    const struct weights_file owner = {&m->config, m->gguf, &m->weights};
     struct buf note = {0};
     TRY(config_read_drafter(&d->config, d->gguf, &m->config, err));
     int status =
@@ -15,7 +15,7 @@ static int read_drafter(struct carat_drafter *d, struct carat_error *err)
     buf_deinit(&note);
     TRY(status);
     if (!kept) return err_no_memory(err, "drafter", sizeof *d);
-    d->parts = (struct layout_drafter){&d->config, d->gguf, &d->weights};
+    d->parts = (struct weights_file){&d->config, d->gguf, &d->weights};
     d->info = (struct carat_drafter_info){
         .n_params = d->weights.n_params, .file_bytes = gguf_file_bytes(d->gguf), .note = kept};
     gguf_quantisation(d->gguf, d->info.quantisation, sizeof d->info.quantisation);

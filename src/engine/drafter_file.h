@@ -10,7 +10,7 @@ struct carat_drafter {
     struct gguf *gguf;
     struct gemma_config config;
     struct weights weights; /* bound once to check the file; an engine binds its own copy */
-    struct layout_drafter parts;
+    struct weights_file parts;
     struct carat_drafter_info info;
     struct arena arena;
 };

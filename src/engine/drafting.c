@@ -15,7 +15,6 @@ struct asker {
 
 struct asking {
     struct asker all[PASS_ROWS];
-    struct draft *drafts[PASS_ROWS]; /* of these */
     int32_t n;
 };
 
@@ -27,7 +26,7 @@ static bool has_spare_pages(const carat_engine *e)
     int64_t spare = SPARE * e->paging.n_seq;
     struct page_wants wants = {
         .of = {[KV_LOCAL] = e->paging.window > 0 ? spare : 0, [KV_GLOBAL] = spare}};
-    return e->runner->layout.chunk > DRAFT_MOST && paging_has_room(&e->paging, wants);
+    return e->runner->layout.chunk > CARAT_DRAFT_MAX && paging_has_room(&e->paging, wants);
 }
 
 /* How many guesses fit: with them the answer stays within its limits. Without pages to spare its
@@ -62,11 +61,7 @@ static void ask(struct asking *a, struct sequence *s, int32_t room)
 {
     int32_t i = a->n++;
     s->draft.found = 0;
-    for (; i > 0 && a->all[i - 1].s->hidden_row > s->hidden_row; i--) {
-        a->all[i] = a->all[i - 1];
-        a->drafts[i] = a->drafts[i - 1];
-    }
-    a->drafts[i] = &s->draft;
+    for (; i > 0 && a->all[i - 1].s->hidden_row > s->hidden_row; i--) a->all[i] = a->all[i - 1];
     a->all[i] = (struct asker){s, room};
 }
 
@@ -109,10 +104,18 @@ static int take_guesses(carat_engine *e, struct asking *a, struct carat_error *e
         draft_add(&s->draft, s->ids, sequence_known(s), best[0].id, best[0].logit - best[1].logit);
         if (--one.room == 0) continue;
         memmove(runner_hidden(e->runner, a->n), runner_hidden(e->runner, i), row_bytes);
-        a->drafts[a->n] = &s->draft;
         a->all[a->n++] = one;
     }
     return CARAT_OK;
+}
+
+/* Whether another pass pays, if it takes this share of a step. */
+static bool pays(const struct asking *a, int32_t n_tokens, const double *times, int32_t most,
+                 double cost)
+{
+    struct draft *drafts[PASS_ROWS];
+    for (int32_t i = 0; i < a->n; i++) drafts[i] = &a->all[i].s->draft;
+    return a->n > 0 && draft_pays(drafts, a->n, n_tokens, times, most, cost);
 }
 
 /* Adds what the passes take to `times`. */
@@ -120,13 +123,11 @@ static int run_passes(carat_engine *e, struct asking *a, const struct pace_step 
                       double *times, int32_t most, struct carat_error *err)
 {
     double step_seconds = pace_decode_seconds(&e->pace, rows);
-    bool has_begun = false;
     if (step_seconds <= 0) return CARAT_OK;
-    while (a->n > 0 && draft_pays(a->drafts, a->n, rows->n_decode, times, most,
-                                  e->pass_seconds / step_seconds)) {
+    for (int32_t passes = 0; pays(a, rows->n_decode, times, most, e->pass_seconds / step_seconds);
+         passes++) {
         double begin = os_seconds();
-        if (!has_begun) TRY(take_hidden(e, a, err));
-        has_begun = true;
+        if (passes == 0) TRY(take_hidden(e, a, err));
         TRY(run_pass(e, a, err));
         TRY(take_guesses(e, a, err));
         double seconds = os_seconds() - begin;

@@ -114,7 +114,7 @@ static int bind_weights(const struct layout *y, const struct layout_source *from
     t->weights = &t->own;
     int status = weights_bind(&t->own, y->config, from->gguf, from->arena, &note, err);
     if (!status && from->drafter) {
-        struct weights_owner model = {y->config, from->gguf, &t->own};
+        struct weights_file model = {y->config, from->gguf, &t->own};
         t->draft_weights = &t->draft;
         status = weights_bind_drafter(&t->draft, y->drafter, from->drafter->gguf, &model,
                                       from->arena, &note, err);

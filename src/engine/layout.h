@@ -23,13 +23,6 @@ struct layout_part {
     int32_t n_layers; /* this many, from where the part before ends; the last takes the rest */
 };
 
-/* A drafter's file. Its weights are views that nobody runs. */
-struct layout_drafter {
-    const struct gemma_config *config;
-    const struct gguf *gguf;
-    const struct weights *weights;
-};
-
 /* What a layout is made from. Borrowed. */
 struct layout_source {
     const struct gemma_config *config;
@@ -38,10 +31,10 @@ struct layout_source {
      * `weights`. */
     struct arena *arena;
     const struct weights *weights;
-    const struct layout_drafter *drafter; /* NULL: there is none */
-    int32_t outs_max;                     /* rows of logits that a step may want */
-    uint64_t host_bytes;                  /* host memory that the runner's user needs */
-    uint32_t host_page_bytes;             /* more of it, for each page of a pool */
+    const struct weights_file *drafter; /* NULL: there is none; `weights` is as above */
+    int32_t outs_max;                   /* rows of logits that a step may want */
+    uint64_t host_bytes;                /* host memory that the runner's user needs */
+    uint32_t host_page_bytes;           /* more of it, for each page of a pool */
     /* The runner's user gives out the pages of the pools (runner_set_page). Otherwise every
      * sequence has its own pages for all its positions from the beginning. */
     bool shares_pages;

@@ -48,8 +48,8 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
 double pace_decode_seconds(const struct pace *p, const struct pace_step *step);
 
 /* What another decode row adds to the time of such a step without prompt rows, at least, as a share
- * of that time. As long as it is little known it is small, because only trying tells. No decode
- * step was measured yet: as much as each row of the step. */
+ * of that time. While little is known of it, it is small, since only a try shows it. Before any
+ * decode step was measured, it is what each row of the step takes. */
 double pace_row_cost(const struct pace *p, const struct pace_step *step);
 
 #endif

@@ -107,24 +107,27 @@ static void record_model(struct plan *whole, const struct plan_source *from)
     gemma_forward(whole, from->config, weights, from->split);
 }
 
-static void record_drafter(struct plan *whole, const struct plan_source *from)
+static void record_draft(struct plan *whole, const struct plan_source *from, bool has_table)
 {
     const struct weights *weights[SITES_MAX], *model_weights[SITES_MAX];
     for (int32_t i = 0; i < from->n_targets; i++) {
         weights[i] = from->targets[i].draft_weights;
         model_weights[i] = from->targets[i].weights;
     }
-    struct drafter_parts parts = {from->drafter, weights, model_weights, from->split};
+    struct drafter_parts parts = {from->drafter, weights, has_table ? model_weights : NULL,
+                                  from->split};
     gemma_draft(whole, &parts);
+}
+
+static void record_drafter(struct plan *whole, const struct plan_source *from)
+{
+    record_draft(whole, from, true);
 }
 
 /* Without the model's table. */
 static void record_drafter_alone(struct plan *whole, const struct plan_source *from)
 {
-    const struct weights *weights[SITES_MAX];
-    for (int32_t i = 0; i < from->n_targets; i++) weights[i] = from->targets[i].draft_weights;
-    struct drafter_parts parts = {from->drafter, weights, NULL, from->split};
-    gemma_draft(whole, &parts);
+    record_draft(whole, from, false);
 }
 
 static int fill_bucket(struct plans *p, struct bucket *b, const struct plan_source *from,
@@ -245,6 +248,15 @@ static int add_decode(struct plans *p, const struct plan_source *from, int32_t n
     return most > STEADY_ROWS ? CARAT_OK : add_mixed(p, from, n_seq, chunk, err);
 }
 
+/* Where the weights of a plan go: nowhere if it does nothing. */
+static void place_plan(const struct target *t, const struct plan *plan, const struct room *room,
+                       struct placement *out)
+{
+    *out = (struct placement){0};
+    if (t->backend->place_weights && plan->n_ops > 0)
+        t->backend->place_weights(t->device, plan, room, out);
+}
+
 /* What the weights of a drafter need on each device. The model's table is counted with the model's
  * plans. */
 static int count_drafter(struct plans *p, const struct plan_source *from, struct carat_error *err)
@@ -254,10 +266,8 @@ static int count_drafter(struct plans *p, const struct plan_source *from, struct
     const struct room room = {0};
     int status = fill_bucket(&ignored, &b, from, record_drafter_alone, err);
     for (int32_t i = 0; i < p->n_sites && !status; i++) {
-        const struct target *t = &from->targets[i];
-        struct placement placed = {0};
-        if (t->backend->place_weights && b.plans[i].n_ops > 0)
-            t->backend->place_weights(t->device, &b.plans[i], &room, &placed);
+        struct placement placed;
+        place_plan(&from->targets[i], &b.plans[i], &room, &placed);
         p->draft_bytes[i] = placed.device_bytes;
     }
     close_bucket(&b, p->n_sites, from->targets);
@@ -347,10 +357,7 @@ int plans_bind(struct plans *p, const struct target *targets, struct carat_error
 void plans_place(const struct plans *p, const struct target *target, int32_t site,
                  const struct room *room, struct placement *out)
 {
-    const struct plan *all = &p->buckets[p->n_buckets - 1].plans[site];
-    *out = (struct placement){0};
-    if (target->backend->place_weights && all->n_ops > 0)
-        target->backend->place_weights(target->device, all, room, out);
+    place_plan(target, &p->buckets[p->n_buckets - 1].plans[site], room, out);
 }
 
 void plans_deinit(struct plans *p, const struct target *targets)

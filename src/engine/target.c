@@ -91,6 +91,11 @@ int target_take(struct target *t, size_t buffer_bytes, size_t scratch_bytes,
     return load_weights(t, &t->draft, &t->n_draft_loaded, err);
 }
 
+static void unload_weights(const struct target *t, struct weights *w, int32_t *n_loaded)
+{
+    while (*n_loaded > 0) t->backend->weight_unload(t->device, &w->all[--*n_loaded]);
+}
+
 static void give_back(const struct target *t, void **memory)
 {
     if (*memory) t->backend->free(t->device, *memory);
@@ -99,9 +104,8 @@ static void give_back(const struct target *t, void **memory)
 
 void target_give(struct target *t)
 {
-    while (t->n_draft_loaded > 0)
-        t->backend->weight_unload(t->device, &t->draft.all[--t->n_draft_loaded]);
-    while (t->n_loaded > 0) t->backend->weight_unload(t->device, &t->own.all[--t->n_loaded]);
+    unload_weights(t, &t->draft, &t->n_draft_loaded);
+    unload_weights(t, &t->own, &t->n_loaded);
     give_back(t, &t->kv);
     give_back(t, &t->memory);
     give_back(t, &t->scratch);

@@ -89,10 +89,11 @@ static int read_architecture(const struct reader *r)
     struct gguf_string arch = {0};
     TRY(in_file(r, gguf_get_string(r->g, "general.architecture", &arch, r->err)));
     size_t length = strlen(r->prefix);
+    bool wants_model = strcmp(r->prefix, MODEL) == 0;
     if (arch.length == length && memcmp(arch.data, r->prefix, length) == 0) return CARAT_OK;
     char shown[GGUF_PRINTABLE_BYTES];
     gguf_printable(shown, arch.data, arch.length);
-    if (strcmp(r->prefix, MODEL) == 0 && is_drafter(shown)) {
+    if (wants_model && is_drafter(shown)) {
         err_set(r->err, CARAT_EFORMAT,
                 "%s: this is a drafter, which is no model by itself (general.architecture: "
                 "\"%s\")",
@@ -102,7 +103,7 @@ static int read_architecture(const struct reader *r)
     }
     err_set(r->err, CARAT_EFORMAT, "%s: general.architecture: \"%s\" expected, \"%s\" found",
             gguf_path(r->g), r->prefix, shown);
-    err_hint(r->err, strcmp(r->prefix, MODEL) == 0
+    err_hint(r->err, wants_model
                          ? "carat runs Gemma 4 text models only (E2B, E4B, 12B, 26B-A4B, 31B)"
                          : "a drafter is one of Google's \"assistant\" models for Gemma 4, in "
                            "the form that llama.cpp writes");

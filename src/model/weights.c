@@ -224,7 +224,7 @@ static int share_keys(struct binder *b)
 }
 
 /* A drafter's queries meet the keys of its model, so they take over the same weights. */
-static int take_key_norms(struct binder *b, const struct weights_owner *model)
+static int take_key_norms(struct binder *b, const struct weights_file *model)
 {
     char name[64];
     b->w->turned = model->weights->turned;
@@ -298,7 +298,7 @@ static void note_unused(const struct binder *b, struct buf *note)
 
 /* `model`: whose keys they read if they are a drafter's; else NULL. */
 static int bind_all(struct weights *w, const struct gemma_config *c, const struct gguf *g,
-                    const struct weights_owner *model, struct arena *arena, struct buf *note,
+                    const struct weights_file *model, struct arena *arena, struct buf *note,
                     struct carat_error *err)
 {
     memset(w, 0, sizeof *w);
@@ -331,7 +331,7 @@ int weights_bind(struct weights *w, const struct gemma_config *c, const struct g
 }
 
 int weights_bind_drafter(struct weights *w, const struct gemma_config *c, const struct gguf *g,
-                         const struct weights_owner *model, struct arena *arena, struct buf *note,
+                         const struct weights_file *model, struct arena *arena, struct buf *note,
                          struct carat_error *err)
 {
     return bind_all(w, c, g, model, arena, note, err);

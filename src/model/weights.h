@@ -42,16 +42,16 @@ struct weights {
 int weights_bind(struct weights *w, const struct gemma_config *c, const struct gguf *g,
                  struct arena *arena, struct buf *note, struct carat_error *err);
 
-/* The model that a drafter belongs to. */
-struct weights_owner {
+/* A file with its facts, and views of its weights. */
+struct weights_file {
     const struct gemma_config *config;
     const struct gguf *gguf;
     const struct weights *weights;
 };
 
-/* The same for a drafter, whose config is of config_read_drafter. */
+/* The same for a drafter of `model`, whose config is of config_read_drafter. */
 int weights_bind_drafter(struct weights *w, const struct gemma_config *c, const struct gguf *g,
-                         const struct weights_owner *model, struct arena *arena, struct buf *note,
+                         const struct weights_file *model, struct arena *arena, struct buf *note,
                          struct carat_error *err);
 
 #endif

@@ -20,6 +20,7 @@
 #include "engine/drafter_file.h"
 #include "engine/runner.h"
 #include "support/devices.h"
+#include "support/oracle_file.h"
 
 #define FIXTURES CARAT_SOURCE_DIR "/tests/golden/fixtures/"
 
@@ -39,13 +40,6 @@ struct oracle {
 static struct oracle oracles[N_DRAFTERS];
 
 /* ---- Fixtures --------------------------------------------------------------------------- */
-
-static void read_integers(const json_t *root, const char *key, int32_t *out, size_t n)
-{
-    const json_t *list = json_object_get(root, key);
-    assert_int_equal(json_array_size(list), n);
-    for (size_t i = 0; i < n; i++) out[i] = (int32_t)json_integer_value(json_array_get(list, i));
-}
 
 static void read_rows(const char *name, const char *what, float *out, size_t cols, size_t stride)
 {
@@ -99,17 +93,6 @@ static int close_all(void **state)
 }
 
 /* ---- Rounds ----------------------------------------------------------------------------- */
-
-static double relative_error(const float *row, const float *expected, int32_t n)
-{
-    double error = 0, size = 0;
-    for (int32_t i = 0; i < n; i++) {
-        double d = (double)row[i] - (double)expected[i];
-        error += d * d;
-        size += (double)expected[i] * (double)expected[i];
-    }
-    return sqrt(error / size);
-}
 
 struct found {
     float logits[N_ROUNDS][N_STEPS][N_VOCAB];

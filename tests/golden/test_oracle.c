@@ -22,6 +22,7 @@
 #include "carat_inspect.h"
 #include "engine/engine.h"
 #include "support/devices.h"
+#include "support/oracle_file.h"
 
 #define FIXTURES CARAT_SOURCE_DIR "/tests/golden/fixtures/"
 
@@ -78,13 +79,6 @@ static int take_row(void *user, int32_t position, const float *logits, int32_t n
 }
 
 /* ---- Fixtures --------------------------------------------------------------------------- */
-
-static void read_integers(const json_t *root, const char *key, int32_t *out, size_t n)
-{
-    const json_t *list = json_object_get(root, key);
-    assert_int_equal(json_array_size(list), n);
-    for (size_t i = 0; i < n; i++) out[i] = (int32_t)json_integer_value(json_array_get(list, i));
-}
 
 static void read_oracle(struct oracle *o, const char *name)
 {
@@ -153,22 +147,11 @@ static int32_t argmax(const float *row)
     return best;
 }
 
-static double relative_error(const float *row, const float *expected)
-{
-    double error = 0, size = 0;
-    for (int i = 0; i < N_VOCAB; i++) {
-        double d = (double)row[i] - (double)expected[i];
-        error += d * d;
-        size += (double)expected[i] * (double)expected[i];
-    }
-    return sqrt(error / size);
-}
-
 static double worst_error(const struct oracle *o, const struct rows *rows)
 {
     double worst = 0;
     for (int i = 0; i < N_STORED; i++)
-        worst = fmax(worst, relative_error(rows->logits[o->position[i]], o->logits[i]));
+        worst = fmax(worst, relative_error(rows->logits[o->position[i]], o->logits[i], N_VOCAB));
     return worst;
 }
 
@@ -185,7 +168,7 @@ static void check_rows(const char *name, int32_t chunk, const struct rows *all,
             fail_msg("%s, chunk %d: position %d was given %d times", name, chunk, p, part->seen[p]);
         if (is_wanted && memcmp(part->logits[p], all->logits[p], sizeof part->logits[p]) != 0)
             fail_msg("%s, chunk %d: position %d differs, by %g relative", name, chunk, p,
-                     relative_error(part->logits[p], all->logits[p]));
+                     relative_error(part->logits[p], all->logits[p], N_VOCAB));
     }
 }
 
@@ -296,7 +279,7 @@ static void half_precision_caches_stay_close(void **state)
         int32_t n_close = 0, n_different = 0;
         for (int k = 0; k < N_STORED; k++) {
             const float *row = other.logits[o->position[k]];
-            n_close += relative_error(row, o->logits[k]) <= 1e-3;
+            n_close += relative_error(row, o->logits[k], N_VOCAB) <= 1e-3;
             n_different += argmax(row) != o->argmax[o->position[k]];
         }
         print_message("%s, f16 cache: worst relative error %.2g, %d of %d within 1e-3\n", names[i],
@@ -313,7 +296,7 @@ static double usual_error(const struct oracle *o, const struct rows *found)
 {
     double sum = 0;
     for (int k = 0; k < N_STORED; k++) {
-        double error = relative_error(found->logits[o->position[k]], o->logits[k]);
+        double error = relative_error(found->logits[o->position[k]], o->logits[k], N_VOCAB);
         sum += error * error / N_STORED;
     }
     return sqrt(sum);
@@ -328,7 +311,8 @@ static void check_fast_rows(int i, const char *way)
     static const double last[N_ORACLES] = {0.029, 0.0037, 0.016, 0.0052, 0.015};
     static const double usual[N_ORACLES] = {0.025, 0.0118, 0.0318, 0.0592, 0.0193};
     const struct oracle *o = &oracles[i];
-    double found_last = relative_error(other.logits[N_TOKENS - 1], o->logits[N_STORED - 1]);
+    double found_last =
+        relative_error(other.logits[N_TOKENS - 1], o->logits[N_STORED - 1], N_VOCAB);
     double found_usual = usual_error(o, &other);
     print_message("%s on %s: relative error %.2g at the last position (llama.cpp %.2g), "
                   "%.2g over all (%.2g), %.2g at the worst\n",

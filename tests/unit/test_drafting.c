@@ -1,6 +1,8 @@
 /* Engines with a drafter: answers are those without one, and come in fewer steps as far as the
  * drafter knows its model. The pairs of tests/support/gemma_file.h agree on as many tokens as is
- * asked for. */
+ * asked for. With support/guesses.h, which is told no answers here, nothing is guessed from the
+ * context, as these answers go round in circles, and every guess of the drafter is taken, so that
+ * steps do not depend on times. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,45 +14,11 @@
 
 #include "base/mem.h"
 #include "carat_inspect.h"
-#include "engine/draft.h"
 #include "support/answers.h"
 #include "support/devices.h"
+#include "support/guesses.h"
 
 enum { N_CTX = 256, N_ANSWER = 90, N_SEQ = 20 };
-
-/* The linker puts these in place of those of draft.c (see tests/CMakeLists.txt): nothing is guessed
- * from the context, as these answers go round in circles, and every guess of the drafter is taken,
- * so that steps do not depend on times. */
-void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
-bool __wrap_draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens,
-                       const double *times, int32_t most, double cost);
-void __wrap_draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens,
-                        const double *times, int32_t most);
-
-void __wrap_draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most)
-{
-    (void)ids, (void)n, (void)most;
-    d->n = d->found = 0;
-}
-
-bool __wrap_draft_pays(struct draft *const *drafts, int32_t n, int32_t n_tokens,
-                       const double *times, int32_t most, double cost)
-{
-    int32_t count = n;
-    (void)n_tokens, (void)times, (void)cost;
-    for (int32_t i = 0; i < n; i++) count += drafts[i]->found;
-    return count <= most;
-}
-
-void __wrap_draft_share(struct draft *const *drafts, int32_t n, int32_t n_tokens,
-                        const double *times, int32_t most)
-{
-    (void)n_tokens, (void)times;
-    for (int32_t i = 0; i < n; i++) {
-        drafts[i]->n = drafts[i]->found < most ? drafts[i]->found : most;
-        most -= drafts[i]->n;
-    }
-}
 
 /* A model and two drafters: one that always knows its next token, one that often does not. */
 static struct pair {
@@ -73,6 +41,7 @@ static carat_drafter *open_drafter(const struct tiny_options *options, const car
 static int open_pairs(void **state)
 {
     if (open_models(state)) return -1;
+    guesses_clear();
     for (int i = 0; i < GEMMA_SIZES; i++) {
         char path[512];
         struct carat_error err = {0};
