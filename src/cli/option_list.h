@@ -253,7 +253,12 @@
     X(MODEL_DRAFT, TEXT, "model-draft", "-md --draft-model --spec-draft-model", "", 0, 0,          \
       ON_ANSWER | ON(BENCH), "MODEL",                                                              \
       "Google's drafter for the model (\"assistant\", MTP), a file or name: it guesses too, up "   \
-      "to --draft N tokens at a time")                                                             \
+      "to --draft N tokens at a time; auto: the one that lies beside the model or in its "         \
+      "repository, if there is one")                                                               \
+    X(HF_DRAFT, TEXT, "hf-repo-draft", "-hfd -hfrd --spec-draft-hf", "", 0, 0,                     \
+      ON_ANSWER | ON(BENCH), "REPO",                                                               \
+      "the drafter of a repository of Hugging Face, USER/REPO[:QUANT]: the same as --model-draft " \
+      "hf:USER/REPO:MTP[-QUANT]")                                                                  \
     X(BENCH_DRAFT, COUNT, "draft", "", "0", 0, COUNT_MAX, ON(BENCH), "N",                          \
       "with --load: guess up to N tokens at a time, as run and serve do with 7 (the default with " \
       "--model-draft)")                                                                            \
@@ -541,8 +546,12 @@
       "thoughts go to standard error; see --show-thinking")                                        \
     Y("--reasoning-effort", "LEVEL", ON_TALK, "default", NONE, "",                                 \
       "thinking is on or off: --think")                                                            \
-    Y("--spec-type", "NAME", ON_ANSWER, "none|ngram-simple", NONE, "",                             \
-      "guesses come from what is in the context: --draft N")                                       \
+    Y("--spec-type", "NAME", ON_ANSWER, "none|ngram-simple|ngram-mod", NONE, "",                   \
+      "guesses come from what is in the context: --draft N; and from a drafter: draft-mtp")        \
+    Y("--spec-type", "NAME", ON_ANSWER,                                                            \
+      "draft-mtp|draft-mtp,ngram-simple|ngram-simple,draft-mtp|draft-mtp,ngram-mod|"               \
+      "ngram-mod,draft-mtp",                                                                       \
+      MODEL_DRAFT, "auto", "")                                                                     \
     Y("--no-jinja", "", ON_ANSWER, "", NONE, "", "Gemma 4's template is built in: leave this out") \
     /* Refused. */                                                                                 \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \
@@ -553,13 +562,17 @@
       "there are no control vectors here")                                                         \
     Y("-mm --mmproj -mmu --mmproj-url --image --audio --video", "FILE", ON_LLAMA, "", NONE, "",    \
       "carat takes text only")                                                                     \
-    Y("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "REPO", ON_ANSWER | ON(PERPLEXITY), "", NONE,  \
-      "", "--model-draft takes a file, or hf:USER/REPO/FILE")                                      \
-    Y("-ngld --gpu-layers-draft --spec-draft-ngl", "N", ON_ANSWER | ON(PERPLEXITY), "", NONE, "",  \
-      "a drafter is where the keys are that it reads")                                             \
-    Y("--draft-min --draft-n-min --draft-p-min --spec-draft-n-min --spec-draft-p-min", "VALUE",    \
-      ON_ANSWER | ON(PERPLEXITY), "0", NONE, "",                                                   \
-      "how many tokens are guessed follows from how many were right; --draft N is the most")       \
+    Y("-hfd -hfrd --hf-repo-draft --spec-draft-hf", "REPO", ON(PERPLEXITY), "", NONE, "",          \
+      "a drafter changes no number here: leave it out")                                            \
+    /* A drafter is where the keys are that it reads, and has no cache of its own. */              \
+    Y("-ngld --gpu-layers-draft --n-gpu-layers-draft --spec-draft-ngl -devd --device-draft "       \
+      "--spec-draft-device -td --threads-draft --spec-draft-threads -tbd --threads-batch-draft "   \
+      "--spec-draft-threads-batch -cd --ctx-size-draft -ctkd --cache-type-k-draft "                \
+      "--spec-draft-type-k -ctvd --cache-type-v-draft --spec-draft-type-v -ncmoed "                \
+      "--n-cpu-moe-draft --draft-min --draft-n-min --draft-p-min --draft-p-split "                 \
+      "--spec-draft-n-min --spec-draft-p-min --spec-draft-p-split",                                \
+      "VALUE", ON_ANSWER | ON(PERPLEXITY), "*", NONE, "", "")                                      \
+    Y("-cmoed --cpu-moe-draft", "", ON_ANSWER | ON(PERPLEXITY), "*", NONE, "", "")                 \
     Y("--spec-default --context-shift --skip-chat-parsing", "", ON_ANSWER | ON(PERPLEXITY), "",    \
       NONE, "", "leave it out")                                                                    \
     Y("--chat-template-file", "FILE", ON_TALK, "", NONE, "",                                       \

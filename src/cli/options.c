@@ -448,6 +448,9 @@ static int read_flag(struct options *o, int argc, char *const *argv, int *i,
         note_ignored(o, word, n);
         return CARAT_OK;
     }
+    /* --spec-type draft-mtp says that there is a drafter, but not which. */
+    bool is_named = row && row->target == OPT_MODEL_DRAFT && o->values[OPT_MODEL_DRAFT].is_flag;
+    if (is_named) return CARAT_OK;
     if (row) return set_flag(o, row->target, row->value, spelling, err);
     if (id == OPT_COUNT)
         return borrowed_refuse(o->command, command_specs[o->command].name, spelling, value, err);

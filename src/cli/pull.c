@@ -7,6 +7,7 @@
 #include "cli/session.h"
 #include "cli/terminal.h"
 #include "hub/check.h"
+#include "hub/choose.h"
 
 static int read_name(const struct options *o, struct hub_name *name, struct carat_error *err)
 {
@@ -68,6 +69,13 @@ static int load(const struct options *o, struct pulling *p, struct buf *path,
     return pulling_run(p, opt_is_set(o, OPT_VERIFY), path, err);
 }
 
+static void tell_drafter(const struct pull *p)
+{
+    if (!p->has_drafter) return;
+    note("there is a drafter too: `carat pull hf:%s/%s:%s`; --model-draft auto takes it",
+         p->name.owner, p->name.repository, HUB_TAG_DRAFTER);
+}
+
 int command_pull(const struct options *o)
 {
     struct carat_error err = {0};
@@ -79,10 +87,12 @@ int command_pull(const struct options *o)
     bool is_here = is_offline(o) && model_find(o->arguments[0], &path, NULL) == CARAT_OK;
     if (!is_here) status = pulling_open(&p, o, &name, &err);
     if (status == CARAT_OK && !is_here) status = load(o, &p, &path, &err);
-    if (status == CARAT_OK)
+    if (status == CARAT_OK) {
+        tell_drafter(&p.pull);
         out_printf("%s\n", buf_text(&path));
-    else
+    } else {
         exit_status = pulling_report(&p, &err);
+    }
     pulling_close(&p);
     buf_deinit(&path);
     return exit_status;

@@ -5,6 +5,7 @@
 
 #include "base/allowance.h"
 #include "base/os.h"
+#include "cli/drafters.h"
 #include "cli/memory_text.h"
 #include "cli/models.h"
 #include "cli/offer.h"
@@ -45,6 +46,7 @@ bool first_argument_is_model(const struct options *o)
 /* Decides what session_start prints. */
 static void read_manner(struct session *s, const struct options *o)
 {
+    s->options = o;
     s->is_auto = strcmp(named_backend(o), "auto") == 0;
     s->tells_memory = o->command == COMMAND_RUN || o->command == COMMAND_CHAT ||
                       o->command == COMMAND_SERVE || o->command == COMMAND_BENCH;
@@ -58,13 +60,20 @@ static int hint_usage(const struct command_spec *spec, struct carat_error *err)
     return CARAT_EUSAGE;
 }
 
+static int find_named(struct session *s, const struct options *o, const char *name,
+                      struct carat_error *err)
+{
+    buf_clear(&s->name);
+    buf_add_text(&s->name, name);
+    return model_get(o, name, &s->path, err);
+}
+
 static int find_model(struct session *s, const struct options *o, struct carat_error *err)
 {
     struct buf name = {0};
-    if (first_argument_is_model(o))
-        return model_get(o, o->arguments[s->next_argument++], &s->path, err);
+    if (first_argument_is_model(o)) return find_named(s, o, o->arguments[s->next_argument++], err);
     named_by_options(o, &name);
-    int status = name.length ? model_get(o, buf_text(&name), &s->path, err) : CARAT_EUSAGE;
+    int status = name.length ? find_named(s, o, buf_text(&name), err) : CARAT_EUSAGE;
     bool is_named = name.length > 0;
     buf_deinit(&name);
     if (is_named) return status;
@@ -75,8 +84,24 @@ static int find_model(struct session *s, const struct options *o, struct carat_e
 
 static int find_drafter(struct session *s, const struct options *o, struct carat_error *err)
 {
-    if (!opt_is_set(o, OPT_MODEL_DRAFT)) return CARAT_OK;
-    return model_get(o, opt_text(o, OPT_MODEL_DRAFT), &s->draft_path, err);
+    struct buf name = {0};
+    const char *given = opt_text(o, OPT_MODEL_DRAFT);
+    bool is_auto = strcmp(given, "auto") == 0;
+    if (opt_is_set(o, OPT_HF_DRAFT) && (is_auto || !opt_is_set(o, OPT_MODEL_DRAFT))) {
+        buf_printf(&name, "hf:%s", opt_text(o, OPT_HF_DRAFT));
+        struct buf drafter = {0};
+        bool is_name = drafter_name(buf_text(&name), &drafter);
+        int status = is_name ? model_get(o, buf_text(&drafter), &s->draft_path, err)
+                             : err_set(err, CARAT_EUSAGE,
+                                       "--hf-repo-draft: USER/REPO[:QUANT] expected, %.200s found",
+                                       opt_text(o, OPT_HF_DRAFT));
+        buf_deinit(&drafter);
+        buf_deinit(&name);
+        return status;
+    }
+    s->finds_drafter = is_auto;
+    if (is_auto || !opt_is_set(o, OPT_MODEL_DRAFT)) return CARAT_OK;
+    return model_get(o, given, &s->draft_path, err);
 }
 
 int session_find(struct session *s, const struct options *o, struct carat_error *err)
@@ -93,7 +118,9 @@ int session_load(struct session *s, struct carat_error *err)
     if (!status && s->draft_path.length > 0)
         status = carat_drafter_open(&s->drafter, buf_text(&s->draft_path), s->model, err);
     progress_end();
-    return status;
+    if (status || !s->finds_drafter) return status;
+    return drafter_find(s->options, buf_text(&s->path), buf_text(&s->name), s->model, &s->drafter,
+                        err);
 }
 
 int session_open(struct session *s, const struct options *o, struct carat_error *err)
@@ -108,7 +135,7 @@ int session_open_name(struct session *s, const struct options *o, const char *na
 {
     *s = (struct session){0};
     read_manner(s, o);
-    TRY(model_get(o, name, &s->path, err));
+    TRY(find_named(s, o, name, err));
     TRY(find_drafter(s, o, err));
     return session_load(s, err);
 }
@@ -184,6 +211,7 @@ void session_close(struct session *s)
     if (s->engine) carat_engine_close(s->engine);
     carat_drafter_close(s->drafter);
     if (s->model) carat_model_close(s->model);
+    buf_deinit(&s->name);
     buf_deinit(&s->path);
     buf_deinit(&s->draft_path);
     buf_deinit(&s->told);
@@ -237,7 +265,8 @@ static int32_t drafts_wanted(const struct options *o)
 {
     enum option_id option = o->command == COMMAND_BENCH ? OPT_BENCH_DRAFT : OPT_DRAFT;
     int64_t asked = opt_int(o, option);
-    if (opt_is_set(o, OPT_MODEL_DRAFT) && !opt_is_set(o, option)) return CARAT_DRAFT_MAX;
+    bool has_drafter = opt_is_set(o, OPT_MODEL_DRAFT) || opt_is_set(o, OPT_HF_DRAFT);
+    if (has_drafter && !opt_is_set(o, option)) return CARAT_DRAFT_MAX;
     return asked < CARAT_DRAFT_MAX ? (int32_t)asked : CARAT_DRAFT_MAX;
 }
 

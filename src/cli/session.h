@@ -8,7 +8,10 @@
 #include "cli/options.h"
 
 struct session {
-    struct buf path, draft_path; /* of the model; of its drafter, or empty */
+    const struct options *options;
+    struct buf name, path; /* of the model: how it was asked for, its file */
+    struct buf draft_path; /* of its drafter, or empty */
+    bool finds_drafter;    /* session_load looks for it */
     carat_model *model;
     carat_drafter *drafter;      /* or NULL */
     carat_engine *engine;        /* NULL until session_start */

@@ -57,10 +57,14 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* Google calls its drafters "it-assistant", others call them "MTP". */
+/* Google calls its drafters "it-assistant", others call them "MTP", or put them into a folder of
+ * that name. */
 static bool is_drafter(const char *path)
 {
-    return has_word(name_of(path), "mtp") || has_word(name_of(path), "it-assistant");
+    const char *name = name_of(path);
+    bool is_in_folder = name - path >= 4 && strncasecmp(name - 4, "MTP/", 4) == 0 &&
+                        (name - path == 4 || name[-5] == '/');
+    return is_in_folder || has_word(name, "mtp") || has_word(name, "it-assistant");
 }
 
 /* Files that come with a model and are none: image projectors, importance matrices, drafters. */
@@ -84,6 +88,12 @@ void hub_add_part(const char *path, int i, struct buf *out)
     else
         buf_printf(out, "%.*s-%05d-of-%05d%s", (int)s.stem, path, i + 1, s.parts,
                    path + s.stem + n);
+}
+
+bool hub_is_drafter(const char *path)
+{
+    return is_drafter(path) && !has_word(name_of(path), "mmproj") &&
+           !has_word(name_of(path), "imatrix") && split_of(path).parts == 1;
 }
 
 bool hub_is_model(const char *path)
@@ -162,17 +172,19 @@ static size_t parts_at(const struct hub_files *files, size_t i)
     return n;
 }
 
-/* A drafter is of use only if its file is named. */
-static bool is_useful(const char *path, const char *file)
+/* A drafter is of use only if its file is named, or if there is nothing else. */
+static bool is_useful(const char *path, const char *file, bool has_models)
 {
-    return !is_helper(path) || (is_drafter(path) && strcmp(path, file) == 0);
+    return !is_helper(path) || (hub_is_drafter(path) && (!has_models || strcmp(path, file) == 0));
 }
 
 static void drop_useless(struct hub_files *files, const char *file)
 {
+    bool has_models = false;
+    for (size_t i = 0; i < files->n; i++) has_models |= hub_is_model(files->at[i].path);
     qsort(files->at, files->n, sizeof *files->at, by_path);
     for (size_t i = 0; i < files->n;) {
-        size_t n = is_useful(files->at[i].path, file) ? parts_at(files, i) : 0;
+        size_t n = is_useful(files->at[i].path, file, has_models) ? parts_at(files, i) : 0;
         if (n == 0) hub_files_drop(files, i);
         i += n ? n : 1;
     }
@@ -202,8 +214,58 @@ static void join_parts(struct hub_files *files)
     hub_files_pack(files);
 }
 
+/* ---- Drafters --------------------------------------------------------------------------- */
+
+/* The one that llama.cpp would take, by its name; else one of 8 bits; else any. */
+static int drafter_rank(const char *path)
+{
+    char tag[HUB_TAG_MAX];
+    if (strncasecmp(name_of(path), "mtp-", 4) == 0) return 0;
+    return strcmp(hub_tag_of_path(path, tag), "Q8_0") == 0 ? 1 : 2;
+}
+
+int hub_compare_drafters(const void *a, const void *b)
+{
+    const struct hub_file *x = a, *y = b;
+    int by_rank = drafter_rank(x->path) - drafter_rank(y->path);
+    if (by_rank != 0) return by_rank;
+    return x->size != y->size ? (x->size > y->size) - (x->size < y->size) : by_path(a, b);
+}
+
+/* "MTP", or "MTP-Q8_0". */
+static bool means_drafter(const char *tag)
+{
+    size_t n = strlen(HUB_TAG_DRAFTER);
+    return strncasecmp(tag, HUB_TAG_DRAFTER, n) == 0 && (!tag[n] || tag[n] == '-');
+}
+
+/* `tag`: its quantisation, or "". */
+static int choose_drafter(struct hub_files *files, const char *tag, struct carat_error *err)
+{
+    for (size_t i = 0; i < files->n; i++) {
+        const char *path = files->at[i].path;
+        bool fits = !tag[0] || fit_of(path, tag, "") != FIT_NONE;
+        if (!hub_is_drafter(path) || !fits) hub_files_drop(files, i);
+    }
+    hub_files_pack(files);
+    if (files->n == 0) {
+        err_set(err, CARAT_EUSAGE, "there is no drafter%s%s", tag[0] ? " in " : "", tag);
+        err_hint(err, "drafters have \"mtp\" or \"it-assistant\" in their names");
+        return CARAT_EUSAGE;
+    }
+    qsort(files->at, files->n, sizeof *files->at, hub_compare_drafters);
+    for (size_t i = 1; i < files->n; i++) hub_files_drop(files, i);
+    hub_files_pack(files);
+    return CARAT_OK;
+}
+
+/* ---- The interface ---------------------------------------------------------------------- */
+
 int hub_choose(struct hub_files *files, const char *tag, const char *file, struct carat_error *err)
 {
+    if (!file[0] && means_drafter(tag))
+        return choose_drafter(files, tag + strlen(HUB_TAG_DRAFTER) + (strchr(tag, '-') != NULL),
+                              err);
     if (files->n) drop_useless(files, file);
     if (!tag[0]) tag = HUB_TAG_DEFAULT;
     size_t chosen = 0, n_best = 0;

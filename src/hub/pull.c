@@ -91,7 +91,9 @@ static int open_hf(struct pull *p, struct carat_error *err)
     struct buf shown = {0};
     TRY(read_commit(p, err));
     TRY(read_tree(p, err));
+    for (size_t i = 0; i < p->files.n; i++) p->has_drafter |= hub_is_drafter(p->files.at[i].path);
     int status = hub_choose(&p->files, p->name.tag, p->name.file, err);
+    if (status == CARAT_OK && hub_is_drafter(p->files.at[0].path)) p->has_drafter = false;
     hub_name_add(&p->name, &shown);
     if (status != CARAT_OK) err_within(err, "%.200s", buf_text(&shown));
     buf_deinit(&shown);

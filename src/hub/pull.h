@@ -26,6 +26,7 @@ struct pull {
     struct buf endpoint;
     struct hub_files files; /* what is to be loaded: all parts. After CARAT_EUSAGE of pull_open:
                                the models there are to choose from */
+    bool has_drafter;       /* the repository has one, besides what is chosen */
     char version[HUB_SHA256_HEX + 1]; /* commit or digest; "": none */
     char folder[13];                  /* the version whose folder has the files */
 };

@@ -6,9 +6,14 @@ usage: tests/e2e/test_guesses.py PROGRAM [NAME...]      (only tests whose name c
 
 Prints ok, FAIL or skip for every case, then "N passed, N failed, N skipped".
 """
+import pathlib
 import re
+import shutil
+import tempfile
 
+import hub
 import program
+from hub_place import Place
 from program import DEMO, ROOT, carat, expect, expect_error, expect_status, need_demo
 from server import Server
 
@@ -78,6 +83,93 @@ def test_files_that_are_no_drafter_of_this_model_are_refused():
             ((DRAFTER,), ("this is a drafter", "--model-draft"))):
         expect_error(carat("run", *arguments, "-p", "x", "-n", "4"), 3, *words)
     expect_error(carat("run", MODEL, "-md", "nosuch.gguf", "-p", "x"), 3, "nosuch.gguf")
+
+
+STORY = ("--raw", "-p", "the quick brown fox", "-n", "40", "--ignore-eos", "--temp", "0",
+         "-c", "256")
+
+
+def expect_drafter(done, path):
+    """`path`: of the drafter that was taken; None: none was, with a note."""
+    expect_status(done, 0)
+    note = "no drafter: " if path is None else f"drafter: {path}\n"
+    expect(note in done.stderr.decode(), f"{note} expected: {done.stderr!r}")
+
+
+def test_auto_takes_the_drafter_that_lies_beside_the_model():
+    plain = carat("run", MODEL, *STORY, "--draft", "0")
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / "MTP").mkdir()
+        (folder / "UD").mkdir()
+        model = shutil.copy(MODEL, folder / "m-12B-Q4_K.gguf")
+        below = shutil.copy(MODEL, folder / "UD/m-12B-Q4_K.gguf")
+
+        def found(path, model=model, *manner):
+            done = carat("run", str(model), *STORY, *(manner or ("-md", "auto")))
+            expect_drafter(done, path)
+            expect(done.stdout == plain.stdout, f"{plain.stdout!r} {done.stdout!r}")
+
+        found(None)
+        shutil.copy(OTHER, folder / "mtp-other.gguf")
+        (folder / "mtp-broken.gguf").write_bytes(b"GGUF")
+        found(None)  # neither opens
+        f16 = shutil.copy(DRAFTER, folder / "MTP/m-it-F16.gguf")
+        found(f16)
+        found(f"{folder}/UD/../MTP/m-it-F16.gguf", below)
+        eight = shutil.copy(DRAFTER, folder / "MTP/m-it-Q8_0.gguf")
+        found(eight)
+        own = shutil.copy(DRAFTER, folder / "mtp-m-it.gguf")
+        found(own)
+        found(own, model, "--spec-type", "draft-mtp", "--spec-draft-n-max", "4")
+        for manner in (("--spec-type", "draft-mtp", "-md", f16), ("-md", f16, "--spec-type",
+                                                                  "draft-mtp")):
+            done = carat("run", model, *STORY, *manner)  # the one that is named
+            expect_status(done, 0)
+            expect(b"drafter: " not in done.stderr, f"{done.stderr!r}")
+
+
+def test_a_repositorys_drafter_is_pulled_and_found_by_its_name():
+    with Place() as place:
+        for name, path in (("m-Q4_K_M.gguf", MODEL), ("MTP/m-it-MTP-Q8_0.gguf", DRAFTER),
+                           ("MTP/m-it-MTP-F16.gguf", DRAFTER)):
+            place.hub.files[name] = hub.File(pathlib.Path(path).read_bytes())
+        done = place.pull("hf:u/r")
+        expect_status(done, 0)
+        expect(b"carat pull hf:u/r:MTP" in done.stderr, f"{done.stderr!r}")
+        done = place.run("run", "hf:u/r", *STORY, "-md", "auto")  # nobody can be asked here
+        expect_drafter(done, None)
+        expect(b"carat pull hf:u/r:MTP" in done.stderr, f"{done.stderr!r}")
+        done = place.pull("hf:u/r:MTP")
+        drafter = place.path("MTP/m-it-MTP-Q8_0.gguf")
+        expect(done.stdout.decode().strip() == str(drafter), f"{done}")
+        expect(b"a drafter too" not in done.stderr, f"{done.stderr!r}")
+        for manner in (("-md", "auto"), ("--spec-type", "draft-mtp")):
+            expect_drafter(place.run("run", "hf:u/r", *STORY, *manner), drafter)
+        for manner in (("-hfd", "u/r"), ("-hfd", "u/r:Q8_0"), ("-md", "hf:u/r:MTP"),
+                       ("-hfd", "u/r", "--spec-type", "draft-mtp")):
+            expect_status(place.run("run", "-hf", "u/r", *STORY, *manner), 0)
+        done = place.run("run", "hf:u/r", *STORY, "-hfd", "u/r:F16")
+        expect_error(done, 3, "hf:u/r:MTP-F16", "carat pull")
+        expect_error(place.run("run", "hf:u/r", *STORY, "-hfd", "u"), 2, "USER/REPO")
+        expect_status(place.pull("hf:u/r:MTP-F16"), 0)
+        expect_status(place.run("rm", "hf:u/r:MTP-F16", "-y"), 0)
+        expect(not place.path("MTP/m-it-MTP-F16.gguf").exists(), "still there")
+        expect(drafter.exists(), "another drafter is gone")
+
+
+def test_a_drafter_of_another_version_of_the_repository_is_found():
+    """The repository got its drafter after the model was pulled."""
+    with Place() as place:
+        place.hub.files["m-Q4_K_M.gguf"] = hub.File(pathlib.Path(MODEL).read_bytes())
+        expect_status(place.pull("hf:u/r"), 0)
+        place.hub.commit = "b" * 40
+        place.hub.files["mtp-m-it.gguf"] = hub.File(pathlib.Path(DRAFTER).read_bytes())
+        done = place.pull("hf:u/r:MTP")
+        expect_status(done, 0)
+        drafter = done.stdout.decode().strip()
+        expect("bbbbbbbbbbbb" in drafter, drafter)
+        expect_drafter(place.run("run", "hf:u/r", *STORY, "-md", "auto"), drafter)
 
 
 if __name__ == "__main__":

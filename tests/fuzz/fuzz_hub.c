@@ -78,12 +78,14 @@ static void choose(struct hub_files *files)
     carat_assert(files->n <= n && hub_files_bytes(files) <= bytes);
     check_files(files);
     for (size_t i = 0; status != CARAT_OK && i < files->n; i++)
-        carat_assert(hub_is_model(files->at[i].path));
+        carat_assert(hub_is_model(files->at[i].path) || hub_is_drafter(files->at[i].path));
     if (files->n == 0) return;
     char file[HUB_PATH_MAX];
     memcpy(file, files->at[0].path, strlen(files->at[0].path) + 1);
     hub_choose(files, "", file, NULL);
     check_files(files);
+    hub_choose(files, HUB_TAG_DRAFTER, "", NULL);
+    carat_assert(files->n <= 1);
 }
 
 static void read_name(const char *text)

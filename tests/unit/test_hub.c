@@ -236,7 +236,6 @@ static void helpers_are_never_chosen_but_drafters_by_their_name(void **state)
     expect_chosen("mmproj-m-Q8_0.gguf", "", "mmproj-m-Q8_0.gguf", "", 0);
     expect_chosen("m-it-Q8_0.gguf MTP/m-it-MTP-Q8_0.gguf mtp-m-it-Q8_0.gguf", "Q8_0", "",
                   "m-it-Q8_0.gguf", 1);
-    expect_chosen("m-it-assistant.Q8_0.gguf", "Q8_0", "", "", 0);
     expect_chosen("m-it-Q8_0.gguf MTP/m-it-MTP-Q8_0.gguf", "", "MTP/m-it-MTP-Q8_0.gguf",
                   "MTP/m-it-MTP-Q8_0.gguf", 1);
     expect_chosen("m-it-assistant.Q8_0.gguf", "", "m-it-assistant.Q8_0.gguf",
@@ -245,6 +244,29 @@ static void helpers_are_never_chosen_but_drafters_by_their_name(void **state)
     assert_true(hub_is_model("my-assistant-Q8_0.gguf")); /* a model of somebody's own */
     assert_false(hub_is_model("a/mmproj-F16.gguf"));
     assert_false(hub_is_model("m-00002-of-00002.gguf"));
+}
+
+static void a_repositorys_drafter_is_the_tag_mtp(void **state)
+{
+    (void)state;
+    static const char names[] = "m-it-Q4_0.gguf mtp-m-it.gguf MTP/m-it-MTP-BF16.gguf "
+                                "MTP/m-it-MTP-Q8_0.gguf MTP/m-it-F16.gguf mmproj-mtp.gguf";
+    expect_chosen(names, "MTP", "", "mtp-m-it.gguf", 1);
+    expect_chosen(names, "mtp", "", "mtp-m-it.gguf", 1);
+    expect_chosen(names, "MTP-Q8_0", "", "MTP/m-it-MTP-Q8_0.gguf", 1);
+    expect_chosen(names, "mtp-f16", "", "MTP/m-it-F16.gguf", 1);
+    expect_chosen(names, "MTP-Q4_K_M", "", "", 0);
+    expect_chosen(names, "", "MTP/m-it-F16.gguf", "MTP/m-it-F16.gguf", 1);
+    expect_chosen("MTP/m-MTP-BF16.gguf MTP/m-MTP-Q8_0.gguf", "MTP", "", "MTP/m-MTP-Q8_0.gguf", 1);
+    /* The smallest: sizes here rise with the places. */
+    expect_chosen("m-it-assistant-F16.gguf m-it-assistant-Q4_0.gguf", "MTP", "",
+                  "m-it-assistant-F16.gguf", 1);
+    expect_chosen("m-Q8_0.gguf", "MTP", "", "", 0);
+    expect_chosen("mtp-m-00001-of-00002.gguf mtp-m-00002-of-00002.gguf", "MTP", "", "", 0);
+    /* A repository of drafters alone is like one of models. */
+    static const char alone[] = "m-it-assistant-Q8_0.gguf m-it-assistant-Q4_K_M.gguf";
+    expect_chosen(alone, "", "", "m-it-assistant-Q4_K_M.gguf", 1);
+    expect_chosen(alone, "Q8_0", "", "m-it-assistant-Q8_0.gguf", 1);
 }
 
 static void quantisations_are_read_from_names(void **state)
@@ -448,6 +470,7 @@ int main(void)
         cmocka_unit_test(what_may_be_secret_is_not_shown),
         cmocka_unit_test(the_whole_quantisation_goes_first),
         cmocka_unit_test(splits_are_whole_or_not_there),
+        cmocka_unit_test(a_repositorys_drafter_is_the_tag_mtp),
         cmocka_unit_test(helpers_are_never_chosen_but_drafters_by_their_name),
         cmocka_unit_test(quantisations_are_read_from_names),
         cmocka_unit_test(models_are_found_where_they_lie),
