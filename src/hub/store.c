@@ -335,12 +335,14 @@ int store_each(const struct store *store, store_fn visit, void *user, struct car
             const char *file = files.at[k].path;
             buf_clear(&path);
             buf_printf(&path, "%s/%s", kind, file);
-            l.needs_file = !is_ollama && !hub_tag_is_own(&files, k, version_length(file));
+            bool is_drafter = !is_ollama && hub_is_drafter(file);
+            l.needs_file =
+                is_drafter || (!is_ollama && !hub_tag_is_own(&files, k, version_length(file)));
             if (path.failed)
                 status = err_no_memory(err, file, strlen(file));
             else if (is_ollama)
                 visit_ollama(&l, file);
-            else if (!hub_is_model(file))
+            else if (!hub_is_model(file) && !is_drafter)
                 continue;
             else if (store->kind == STORE_OWN)
                 visit_own(&l, buf_text(&path));

@@ -36,7 +36,8 @@ void store_add_folder(const char *folder, const struct hub_name *name, struct bu
 bool store_find(const struct store *store, const struct hub_name *name, bool takes_only,
                 struct buf *path);
 
-/* Calls `visit` with each whole model. `name` is how it can be typed, `path` its first file. */
+/* Calls `visit` with each whole model and each drafter. `name` is how it can be typed, `path` its
+ * first file. */
 typedef void (*store_fn)(void *user, const char *name, const char *path, enum store_kind kind);
 int store_each(const struct store *store, store_fn visit, void *user, struct carat_error *err);
 

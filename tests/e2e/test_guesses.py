@@ -144,6 +144,8 @@ def test_a_repositorys_drafter_is_pulled_and_found_by_its_name():
         drafter = place.path("MTP/m-it-MTP-Q8_0.gguf")
         expect(done.stdout.decode().strip() == str(drafter), f"{done}")
         expect(b"a drafter too" not in done.stderr, f"{done.stderr!r}")
+        listed = place.run("ls").stdout.decode()
+        expect("hf:u/r/MTP/m-it-MTP-Q8_0.gguf " in listed and "this is a drafter" in listed, listed)
         for manner in (("-md", "auto"), ("--spec-type", "draft-mtp")):
             expect_drafter(place.run("run", "hf:u/r", *STORY, *manner), drafter)
         for manner in (("-hfd", "u/r"), ("-hfd", "u/r:Q8_0"), ("-md", "hf:u/r:MTP"),

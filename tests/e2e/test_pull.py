@@ -537,7 +537,7 @@ def terminal(place, *arguments):
     return Terminal(*arguments, **{**env, "XDG_DATA_HOME": str(place.home / ".local/share")})
 
 
-def test_a_missing_model_is_offered_on_a_terminal():
+def test_a_missing_model_and_a_drafter_are_offered_on_a_terminal():
     with Place() as place:
         place.hub.files["tiny-Q8_0.gguf"] = hub.File((FIXTURES / "e2b-q8_0.gguf").read_bytes())
         screen = terminal(place, "run", "hf:u/r:Q8_0", "hi", "-n", "2")
@@ -553,6 +553,23 @@ def test_a_missing_model_is_offered_on_a_terminal():
         screen.send("y\r")
         expect(screen.status() == 0, screen.seen)
         expect(place.path("tiny-Q8_0.gguf").exists(), "it is not there")
+        auto = ("run", "hf:u/r:Q8_0", "hi", "-n", "2", "-md", "auto")
+        screen = terminal(place, *auto)
+        screen.wait_for("no drafter: ")
+        screen.wait_for("there is no drafter")
+        expect(screen.status() == 0, screen.seen)
+        drafter = (FIXTURES / "e2b-q8_0.draft.gguf").read_bytes()
+        place.hub.files["mtp-tiny.gguf"] = hub.File(drafter)
+        screen = terminal(place, *auto)
+        screen.wait_for("hf:u/r:MTP is not on this machine. Download it?")
+        screen.send("n\r")
+        screen.wait_for("no drafter: ")
+        expect(screen.status() == 0, screen.seen)
+        screen = terminal(place, *auto)
+        screen.wait_for("(y/N)")
+        screen.send("y\r")
+        screen.wait_for("drafter: ")
+        expect(screen.status() == 0, screen.seen)
         screen = terminal(place, "show", "hf:u/other")
         screen.wait_for("hf:u/other:Q8_0")
         expect(screen.status() == 2, screen.seen)
