@@ -84,8 +84,13 @@ static void choose(struct hub_files *files)
     memcpy(file, files->at[0].path, strlen(files->at[0].path) + 1);
     hub_choose(files, "", file, NULL);
     check_files(files);
-    hub_choose(files, HUB_TAG_DRAFTER, "", NULL);
-    carat_assert(files->n <= 1);
+}
+
+static void choose_drafter(struct hub_files *files)
+{
+    int status = hub_choose(files, HUB_TAG_DRAFTER, "", NULL);
+    carat_assert(files->n == (status == CARAT_OK));
+    if (files->n) carat_assert(hub_is_drafter(files->at[0].path));
 }
 
 static void read_name(const char *text)
@@ -118,13 +123,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct hub_files files = {0};
     struct carat_error err = {0};
     char commit[HUB_COMMIT_HEX + 1], text[URL_MAX + 64];
-    int kind = next_byte(&s) % 4;
+    int first = next_byte(&s), kind = first % 4;
     size_t length = size;
     const char *bytes = next_bytes(&s, &length);
     if (kind == 0) {
         carat_assert(is_expected(hub_tree_read(bytes, length, &files, &err), &err));
         check_files(&files);
-        choose(&files);
+        if (first / 4 % 2)
+            choose_drafter(&files);
+        else
+            choose(&files);
     } else if (kind == 1) {
         int status = hub_commit_read(bytes, length, commit, &err);
         carat_assert(is_expected(status, &err));
