@@ -10,14 +10,45 @@
 #include "hub/choose.h"
 #include "hub/name.h"
 
-bool drafter_name(const char *name, struct buf *out)
+static bool read_repository(const char *name, struct hub_name *out)
 {
+    return hub_name_read(name, out, NULL) == CARAT_OK && out->kind == HUB_HF;
+}
+
+/* hf:USER/REPO:MTP[-QUANT] */
+static void add_name(struct buf *out, const struct hub_name *hub, const char *quantisation)
+{
+    buf_printf(out, "hf:%s/%s:%s%s%s", hub->owner, hub->repository, HUB_TAG_DRAFTER,
+               quantisation[0] ? "-" : "", quantisation);
+}
+
+/* ---- By its name ------------------------------------------------------------------------ */
+
+static int get_of_repository(const struct options *o, struct buf *path, struct carat_error *err)
+{
+    const char *given = opt_text(o, OPT_HF_DRAFT);
+    struct buf text = {0}, name = {0};
     struct hub_name hub;
-    if (hub_name_read(name, &hub, NULL) != CARAT_OK || hub.kind != HUB_HF) return false;
-    buf_clear(out);
-    buf_printf(out, "hf:%s/%s:%s%s%s", hub.owner, hub.repository, HUB_TAG_DRAFTER,
-               hub.tag[0] ? "-" : "", hub.tag);
-    return !out->failed;
+    buf_printf(&text, "hf:%s", given);
+    bool is_right = read_repository(buf_text(&text), &hub);
+    if (is_right) add_name(&name, &hub, hub.tag);
+    int status = is_right
+                     ? model_get(o, buf_text(&name), path, err)
+                     : err_set(err, CARAT_EUSAGE,
+                               "--hf-repo-draft: USER/REPO[:QUANT] expected, %.200s found", given);
+    buf_deinit(&text);
+    buf_deinit(&name);
+    return status;
+}
+
+int drafter_get(const struct options *o, struct buf *path, bool *is_auto, struct carat_error *err)
+{
+    const char *given = opt_text(o, OPT_MODEL_DRAFT);
+    *is_auto = strcmp(given, "auto") == 0;
+    if (opt_is_set(o, OPT_MODEL_DRAFT) && !*is_auto) return model_get(o, given, path, err);
+    if (!opt_is_set(o, OPT_HF_DRAFT)) return CARAT_OK;
+    *is_auto = false;
+    return get_of_repository(o, path, err);
 }
 
 /* ---- Beside the model ------------------------------------------------------------------- */
@@ -75,7 +106,7 @@ static int open_beside(const char *model_path, const carat_model *model, carat_d
     return status;
 }
 
-/* ---- Anywhere --------------------------------------------------------------------------- */
+/* ---- Found ---------------------------------------------------------------------------- */
 
 /* Whatever is wrong, the model answers without it. */
 static void open_of_repository(const struct options *o, const char *name, const carat_model *model,
@@ -95,9 +126,8 @@ int drafter_find(const struct options *o, const char *path, const char *name,
     struct hub_name hub;
     *out = NULL;
     int status = open_beside(path, model, out, &found, err);
-    bool has_repository = hub_name_read(name, &hub, NULL) == CARAT_OK && hub.kind == HUB_HF;
-    if (status == CARAT_OK && !*out && has_repository) {
-        buf_printf(&repository, "hf:%s/%s:%s", hub.owner, hub.repository, HUB_TAG_DRAFTER);
+    if (status == CARAT_OK && !*out && read_repository(name, &hub)) {
+        add_name(&repository, &hub, "");
         open_of_repository(o, buf_text(&repository), model, out, &found);
     } else if (status == CARAT_OK && !*out) {
         note("no drafter: none of this model lies beside %s", path);

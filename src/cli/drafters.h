@@ -1,10 +1,14 @@
-/* The drafter of a model, found without being named. */
+/* The drafter of a model, by its name or found without one. */
 #ifndef CLI_DRAFTERS_H
 #define CLI_DRAFTERS_H
 
 #include "base/buf.h"
 #include "carat.h"
 #include "cli/options.h"
+
+/* Finds the drafter that --model-draft or --hf-repo-draft names, if one does. *is_auto: it is to be
+ * found by drafter_find, with the model. */
+int drafter_get(const struct options *o, struct buf *path, bool *is_auto, struct carat_error *err);
 
 /* Opens the first file that is a drafter of the model, in the order of hub_compare_drafters: of
  * those in the model's folder, in a folder MTP there or next to it; else that of the model's
@@ -13,8 +17,5 @@
  * Fails only if there is no memory. */
 int drafter_find(const struct options *o, const char *path, const char *name,
                  const carat_model *model, carat_drafter **out, struct carat_error *err);
-
-/* hf:USER/REPO[:QUANT] -> hf:USER/REPO:MTP[-QUANT]; false: it is no such name. */
-bool drafter_name(const char *name, struct buf *out);
 
 #endif

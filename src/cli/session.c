@@ -82,33 +82,11 @@ static int find_model(struct session *s, const struct options *o, struct carat_e
     return hint_usage(spec, err);
 }
 
-static int find_drafter(struct session *s, const struct options *o, struct carat_error *err)
-{
-    struct buf name = {0};
-    const char *given = opt_text(o, OPT_MODEL_DRAFT);
-    bool is_auto = strcmp(given, "auto") == 0;
-    if (opt_is_set(o, OPT_HF_DRAFT) && (is_auto || !opt_is_set(o, OPT_MODEL_DRAFT))) {
-        buf_printf(&name, "hf:%s", opt_text(o, OPT_HF_DRAFT));
-        struct buf drafter = {0};
-        bool is_name = drafter_name(buf_text(&name), &drafter);
-        int status = is_name ? model_get(o, buf_text(&drafter), &s->draft_path, err)
-                             : err_set(err, CARAT_EUSAGE,
-                                       "--hf-repo-draft: USER/REPO[:QUANT] expected, %.200s found",
-                                       opt_text(o, OPT_HF_DRAFT));
-        buf_deinit(&drafter);
-        buf_deinit(&name);
-        return status;
-    }
-    s->finds_drafter = is_auto;
-    if (is_auto || !opt_is_set(o, OPT_MODEL_DRAFT)) return CARAT_OK;
-    return model_get(o, given, &s->draft_path, err);
-}
-
 int session_find(struct session *s, const struct options *o, struct carat_error *err)
 {
     read_manner(s, o);
     TRY(find_model(s, o, err));
-    return find_drafter(s, o, err);
+    return drafter_get(o, &s->draft_path, &s->finds_drafter, err);
 }
 
 int session_load(struct session *s, struct carat_error *err)
@@ -136,7 +114,7 @@ int session_open_name(struct session *s, const struct options *o, const char *na
     *s = (struct session){0};
     read_manner(s, o);
     TRY(find_named(s, o, name, err));
-    TRY(find_drafter(s, o, err));
+    TRY(drafter_get(o, &s->draft_path, &s->finds_drafter, err));
     return session_load(s, err);
 }
 
