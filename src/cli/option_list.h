@@ -248,8 +248,9 @@
       "prompts that come then are read in as many rows as fit")                                    \
     X(DRAFT, COUNT, "draft", "--draft-n --draft-max --spec-draft-n-max", "7", 0, COUNT_MAX,        \
       ON_ANSWER, "N",                                                                              \
-      "guess up to N tokens at a time (0: none, at most 7) from what is in the context already: "  \
-      "what repeats something comes faster, answers are the same")                                 \
+      "guess up to N tokens at a time (0: none, at most 7) from what is in the context already, "  \
+      "and from what a grammar leaves: what repeats something comes faster, and so does JSON; "    \
+      "answers are the same")                                                                      \
     X(MODEL_DRAFT, TEXT, "model-draft", "-md --draft-model --spec-draft-model", "", 0, 0,          \
       ON_ANSWER | ON(BENCH), "MODEL",                                                              \
       "Google's drafter for the model (\"assistant\", MTP), a file or name: it guesses too, up "   \

@@ -81,6 +81,11 @@ bool constrain_allows(struct constraint *c, int32_t id)
     return is_free(c) || grammar_state_allows(c->state, id);
 }
 
+int32_t constrain_expect(struct constraint *c, int32_t last, int32_t *ids, int32_t most)
+{
+    return c ? grammar_state_expect(c->state, last, ids, most) : 0;
+}
+
 int32_t constrain_pick_best(struct constraint *c, struct sampler *s, const struct logit_pair *best,
                             int n)
 {

@@ -32,6 +32,10 @@ int32_t constrain_pick(struct constraint *c, struct sampler *s, float *own, cons
 /* Whether the id may come next. */
 bool constrain_allows(struct constraint *c, int32_t id);
 
+/* Writes at most `most` ids that are likely to follow the newest one, `last`, because the grammar
+ * leaves little else; returns how many. */
+int32_t constrain_expect(struct constraint *c, int32_t last, int32_t *ids, int32_t most);
+
 /* Takes in what was picked. */
 void constrain_accept(struct constraint *c, int32_t id);
 

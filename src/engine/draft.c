@@ -17,7 +17,8 @@ enum {
 
 void draft_begin(struct draft_chances *all)
 {
-    *all = (struct draft_chances){.of = {0.4, 0.6, 0.8, 0.9, 0.35, 0.5, 0.7, 0.9}, .unmade = 0.6};
+    *all =
+        (struct draft_chances){.of = {0.4, 0.6, 0.8, 0.9, 0.35, 0.5, 0.7, 0.9, 0.8}, .unmade = 0.6};
 }
 
 void draft_init(struct draft *d, const struct draft_chances *all)
@@ -80,6 +81,17 @@ void draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most)
         ids[n + i] = ids[from + i];
         d->kind[i] = kind_of(longest);
     }
+}
+
+bool draft_expects(const struct draft *d)
+{
+    return d->found == 0 || chance_of(d, 0) < d->chances.of[DRAFT_EXPECTED];
+}
+
+void draft_expect(struct draft *d, int32_t n)
+{
+    d->found = n;
+    for (int32_t i = 0; i < n; i++) d->kind[i] = DRAFT_EXPECTED;
 }
 
 bool draft_asks(const struct draft *d)
@@ -182,6 +194,7 @@ void draft_note(struct draft *d, struct draft_chances *all, int32_t n_right)
     for (int32_t i = 0; i < d->found && i < n_known; i++) {
         int kind = d->kind[i];
         learn(&d->chances.of[kind], &all->of[kind], i < n_right);
-        if (kind >= DRAFT_MATCHES) learn(&d->chances.unmade, &all->unmade, i < n_right);
+        bool is_drafters = kind >= DRAFT_MATCHES && kind < DRAFT_EXPECTED;
+        if (is_drafters) learn(&d->chances.unmade, &all->unmade, i < n_right);
     }
 }

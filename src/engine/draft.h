@@ -1,9 +1,9 @@
 /* Guesses of an answer's next tokens. Where the last few ids stand earlier in the sequence, what
  * followed them there may follow again: in code, quotations, tables, tool calls. Others come from a
- * drafter (drafting.c). A step computes guesses as further rows, which cost little as long as the
- * weights have to be read anyway. Each row's logits then give the token that they would have given
- * without guesses, and a row counts if the token before it was guessed right. So guesses change no
- * answer, only how soon it comes.
+ * grammar that leaves little else, or from a drafter (drafting.c). A step computes guesses as
+ * further rows, which cost little as long as the weights have to be read anyway. Each row's logits
+ * then give the token that they would have given without guesses, and a row counts if the token
+ * before it was guessed right. So guesses change no answer, only how soon it comes.
  *
  * Pure: works on ids and numbers. */
 #ifndef ENGINE_DRAFT_H
@@ -23,8 +23,14 @@ enum { DRAFT_ROWS = 64, DRAFT_FEW_ROWS = 8 };
 enum { PASS_ROWS = DRAFT_ROWS / 2 };
 
 /* Guesses are sorted. Those from the context by how many ids before them were the same: 2, up to 4,
- * up to 8, more. Those of a drafter by how far its best logit leads: by less than 1, 2, 4, more. */
-enum { DRAFT_MATCHES = 4, DRAFT_LEADS = 4, DRAFT_KINDS = DRAFT_MATCHES + DRAFT_LEADS };
+ * up to 8, more. Those of a drafter by how far its best logit leads: by less than 1, 2, 4, more.
+ * The last are those that a grammar leaves. */
+enum {
+    DRAFT_MATCHES = 4,
+    DRAFT_LEADS = 4,
+    DRAFT_EXPECTED = DRAFT_MATCHES + DRAFT_LEADS,
+    DRAFT_KINDS
+};
 
 /* How likely the next guess of each kind is to be right, and one that the drafter has not made yet:
  * learned. */
@@ -47,6 +53,12 @@ void draft_init(struct draft *d, const struct draft_chances *all);
 /* Writes at most `most` guesses of what follows ids[n] to ids + n: what followed the longest end of
  * these ids that is there twice, the last time it was there. Sets d->found, and d->n to 0. */
 void draft_find(struct draft *d, int32_t *ids, int32_t n, int32_t most);
+
+/* Whether what a grammar leaves is better than what was found in the context. */
+bool draft_expects(const struct draft *d);
+
+/* n guesses that a grammar leaves take the place of what was found. */
+void draft_expect(struct draft *d, int32_t n);
 
 /* Whether the drafter is better than what was found in the context. */
 bool draft_asks(const struct draft *d);

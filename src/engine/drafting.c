@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/os.h"
+#include "engine/constrain.h"
 
 #define PASS_WEIGHT 0.1 /* of the newest measurement in what a pass takes */
 
@@ -160,6 +161,16 @@ static int32_t most_guesses(const carat_engine *e, const struct pace_step *rows)
     return n <= DRAFT_FEW_ROWS || 2 * n <= most ? most - n : 0;
 }
 
+/* What follows from the sequence itself, without a drafter. */
+static void find_guesses(struct sequence *s, int32_t room)
+{
+    int32_t known = sequence_known(s), n;
+    draft_find(&s->draft, s->ids, known, room);
+    if (!s->constraint || !draft_expects(&s->draft)) return;
+    n = constrain_expect(s->constraint, s->ids[known - 1], s->ids + known, room);
+    if (n > 0) draft_expect(&s->draft, n);
+}
+
 int drafting_add(carat_engine *e, const struct pace_step *rows, struct carat_error *err)
 {
     double times[DRAFT_ROWS];
@@ -171,8 +182,7 @@ int drafting_add(carat_engine *e, const struct pace_step *rows, struct carat_err
         struct sequence *s = e->slots[i];
         int32_t room = s && s->n_rows > 0 ? draft_room(e, s) : 0;
         if (room <= 0 || s->n_cached != sequence_known(s) - 1) continue;
-        if (rows->n_decode <= DRAFT_FEW_ROWS)
-            draft_find(&s->draft, s->ids, sequence_known(s), room);
+        if (rows->n_decode <= DRAFT_FEW_ROWS) find_guesses(s, room);
         e->drafts[n++] = &s->draft;
         if (has_hidden(e, s) && draft_asks(&s->draft)) ask(&asking, s, room);
     }

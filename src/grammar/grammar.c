@@ -190,3 +190,85 @@ bool grammar_mask(carat_grammar *g, const struct grammar_user *user, uint64_t *b
     pthread_mutex_unlock(&g->lock);
     return is_filled;
 }
+
+/* ---- What is likely to come ------------------------------------------------------------- */
+
+enum { EXPECTED_MAX = 96 /* bytes */ };
+
+static bool is_blank(int byte)
+{
+    return byte == ' ' || byte == '\t' || byte == '\n' || byte == '\r';
+}
+
+/* The byte that comes next if blanks only stand where most people write one, after a colon and a
+ * comma of what is no free text; -1: there is a choice. */
+static int likely_byte(const struct machine_state *state, int last)
+{
+    enum { BEGINNINGS = 20 }; /* of values in JSON: fewer bytes than free text takes */
+    int byte = -1, n = 0;
+    if (state->is_complete || state->has_tokens) return -1;
+    for (int word = 0; word < 4; word++)
+        for (uint64_t left = state->bytes[word]; left; left &= left - 1) {
+            int next = word * 64 + __builtin_ctzll(left);
+            if (is_blank(next)) continue;
+            byte = next;
+            n++;
+        }
+    bool takes_space = state->bytes[0] >> ' ' & 1;
+    if (takes_space && n <= BEGINNINGS && (last == ':' || last == ',')) return ' ';
+    return n == 1 ? byte : -1;
+}
+
+static uint32_t likely_bytes(carat_grammar *g, uint32_t at, int last, uint8_t *bytes)
+{
+    uint32_t n = 0;
+    while (n < EXPECTED_MAX) {
+        last = likely_byte(machine_state(g->machine, at), last);
+        at = last < 0 ? MACHINE_DEAD : machine_byte(g->machine, at, (uint8_t)last);
+        if (at < MACHINE_FIRST) break;
+        bytes[n++] = (uint8_t)last;
+    }
+    return n;
+}
+
+static const struct tree_node *child_of(const struct token_tree *tree, const struct tree_node *node,
+                                        uint8_t byte)
+{
+    const struct tree_node *child = tree->nodes + node->first_child;
+    for (uint32_t i = 0; i < node->n_children; i++)
+        if (child[i].byte == byte) return &child[i];
+    return NULL;
+}
+
+/* The longest token that these bytes begin with, and its length; 0: there is none. Of tokens of the
+ * same bytes the last one: those that stand for single bytes come first. */
+static uint32_t longest_token(const struct token_tree *tree, const uint8_t *bytes, uint32_t n,
+                              int32_t *id)
+{
+    uint32_t longest = 0;
+    const struct tree_node *node = tree->nodes;
+    for (uint32_t i = 0; i < n && (node = child_of(tree, node, bytes[i])); i++) {
+        if (node->n_ids == 0) continue;
+        longest = i + 1;
+        *id = tree->ids[node->first_id + node->n_ids - 1];
+    }
+    return longest;
+}
+
+int32_t grammar_expect(carat_grammar *g, const struct grammar_user *user, int32_t last,
+                       int32_t *ids, int32_t most)
+{
+    uint8_t bytes[EXPECTED_MAX];
+    const struct token_index *x = g->index;
+    bool has_bytes = last >= 0 && last < x->n_vocab && x->begin[last] < x->begin[last + 1];
+    int before = has_bytes ? x->bytes[x->begin[last + 1] - 1] : 0;
+    pthread_mutex_lock(&g->lock);
+    uint32_t n = likely_bytes(g, user->at, before, bytes), at = 0;
+    pthread_mutex_unlock(&g->lock);
+    int32_t count = 0;
+    for (uint32_t length; count < most && at < n; at += length, count++) {
+        length = longest_token(&x->all, bytes + at, n - at, &ids[count]);
+        if (length == 0) break;
+    }
+    return count;
+}

@@ -73,4 +73,9 @@ bool grammar_is_complete(carat_grammar *g, const struct grammar_user *user);
  * are remembered. False: as GRAMMAR_FULL. */
 bool grammar_mask(carat_grammar *g, const struct grammar_user *user, uint64_t *bits);
 
+/* At most `most` ids that are likely to come after `last`, because the grammar leaves nothing else
+ * but blanks: names of members, marks between values. Returns how many. */
+int32_t grammar_expect(carat_grammar *g, const struct grammar_user *user, int32_t last,
+                       int32_t *ids, int32_t most);
+
 #endif

@@ -188,6 +188,12 @@ void grammar_state_mask(struct grammar_state *s, uint64_t *bits)
     if (may_think(s)) bits[channel / 64] |= (uint64_t)1 << channel % 64;
 }
 
+int32_t grammar_state_expect(struct grammar_state *s, int32_t last, int32_t *ids, int32_t most)
+{
+    if (s->mode != MODE_BOUND || may_think(s)) return 0;
+    return grammar_expect(s->g, &s->user, last, ids, most);
+}
+
 bool grammar_state_is_free(const struct grammar_state *s)
 {
     return s->mode == MODE_FREE || (s->mode == MODE_THOUGHT && s->after_thought == MODE_FREE);

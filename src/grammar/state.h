@@ -32,6 +32,9 @@ void grammar_state_accept(struct grammar_state *s, int32_t id);
  * grammar_state_problem. */
 void grammar_state_mask(struct grammar_state *s, uint64_t *bits);
 
+/* grammar_expect, where the grammar says what may come; else 0. */
+int32_t grammar_state_expect(struct grammar_state *s, int32_t last, int32_t *ids, int32_t most);
+
 bool grammar_state_is_free(const struct grammar_state *s); /* every id is allowed */
 bool grammar_state_is_complete(struct grammar_state *s);   /* stop ids are allowed */
 

@@ -6,6 +6,7 @@ usage: tests/e2e/test_guesses.py PROGRAM [NAME...]      (only tests whose name c
 
 Prints ok, FAIL or skip for every case, then "N passed, N failed, N skipped".
 """
+import json
 import pathlib
 import re
 import shutil
@@ -14,7 +15,8 @@ import tempfile
 import hub
 import program
 from hub_place import Place
-from program import DEMO, ROOT, carat, expect, expect_error, expect_status, need_demo
+from program import (DEMO, ROOT, carat, expect, expect_error, expect_status, need_demo,
+                     need_json)
 from server import Server
 
 FIXTURES = ROOT / "tests/golden/fixtures"
@@ -45,6 +47,27 @@ def test_guesses_change_no_answer():
     answers("--temp", "0.3", "--seed", "5")
     for end in range(500, 900, 40):
         answers("--temp", "0", "--stop", text[end - 9:end].decode())
+
+
+def test_guesses_of_what_a_schema_leaves_change_no_answer():
+    need_demo()
+    need_json()
+    text = {"type": "string", "maxLength": 12}
+    schema = {"type": "object", "required": ["full_name", "home_address", "tags"], "properties": {
+        "full_name": text, "tags": {"type": "array", "items": text, "minItems": 2, "maxItems": 2},
+        "home_address": {"type": "object", "required": ["street", "postal_code"],
+                         "properties": {"street": text, "postal_code": text}}}}
+    made = 0
+    for manner in (["--temp", "0"], ["--temp", "1", "--seed", "3"], ["--temp", "1", "--seed", "4"]):
+        story = ["run", DEMO, "--json-schema", json.dumps(schema), "-p", "Who?", "-n", "200",
+                 "--stats", *manner]
+        plain, guessed = (carat(*story, "--draft", n) for n in ("0", "7"))
+        expect_status(plain, 0)
+        expect(plain.stdout == guessed.stdout, f"{manner}: {plain.stdout!r} {guessed.stdout!r}")
+        expect(set(json.loads(plain.stdout)) == set(schema["required"]), f"{plain.stdout!r}")
+        found = re.search(rb" of (\d+) guesses right\)", guessed.stderr)
+        made += int(found.group(1)) if found else 0
+    expect(made > 0, "nothing was guessed")
 
 
 def test_a_drafter_changes_no_answer():

@@ -302,6 +302,34 @@ static void a_drafter_is_asked_where_the_context_says_less(void **state)
     assert_in_range(steps, 1, 200);
 }
 
+static void what_a_grammar_leaves_replaces_what_is_less_likely(void **state)
+{
+    (void)state;
+    struct draft d;
+    begin(&d);
+    double unmade = d.chances.unmade;
+    find_after(&d, 12);
+    assert_false(draft_expects(&d));
+    find_after(&d, 2);
+    assert_true(draft_expects(&d));
+    draft_expect(&d, 3);
+    assert_int_equal(d.found, 3);
+    assert_false(draft_expects(&d));
+    assert_false(draft_asks(&d));
+    /* Where it is always wrong, as blanks stand elsewhere, the context is better, and so is a
+     * drafter, which has learned nothing from it. */
+    for (int i = 0; i < 60; i++) {
+        draft_expect(&d, 3);
+        d.n = 0;
+        draft_note(&d, &chances, 0);
+    }
+    assert_true(d.chances.unmade == unmade);
+    find_after(&d, 2);
+    assert_false(draft_expects(&d));
+    draft_expect(&d, 3);
+    assert_true(draft_asks(&d));
+}
+
 static void a_guess_that_was_not_taken_teaches_too(void **state)
 {
     (void)state;
@@ -343,6 +371,7 @@ int main(void)
         cmocka_unit_test(passes_of_a_drafter_go_on_as_long_as_they_pay),
         cmocka_unit_test(guesses_of_a_drafter_follow_those_that_are_there),
         cmocka_unit_test(a_drafter_is_asked_where_the_context_says_less),
+        cmocka_unit_test(what_a_grammar_leaves_replaces_what_is_less_likely),
         cmocka_unit_test(a_guess_that_was_not_taken_teaches_too),
         cmocka_unit_test(without_guesses_nothing_is_learned),
     };

@@ -398,6 +398,16 @@ static void test_trigger(void **state)
 
 /* ---- Masks ------------------------------------------------------------------------------ */
 
+/* The first of the ids that are likely to come may come. */
+static void check_likely(struct grammar_state *s, int32_t last, const char *grammar)
+{
+    int32_t ids[8];
+    int32_t n = grammar_state_expect(s, last, ids, 8);
+    assert_in_range(n, 0, 8);
+    if (n > 0 && !grammar_state_allows(s, ids[0]))
+        fail_msg("%s: %d is expected and not allowed", grammar, ids[0]);
+}
+
 /* Every bit of the mask says what the check of the token says. */
 static void check_mask(struct grammar_state *s, uint64_t *bits, const char *grammar)
 {
@@ -435,15 +445,70 @@ static void test_masks(void **state)
         struct grammar_state *s;
         struct carat_error err;
         assert_int_equal(grammar_state_open(&s, g, NULL, 0, &err), CARAT_OK);
-        for (int step = 0; step < 25; step++) {
+        for (int32_t step = 0, last = -1; step < 25; step++) {
             check_mask(s, bits, grammars[i]);
-            int32_t id = draw_allowed(&r, &f, bits, false);
+            check_likely(s, last, grammars[i]);
+            int32_t id = last = draw_allowed(&r, &f, bits, false);
             if (id < 0) break;
             grammar_state_accept(s, id);
         }
         grammar_state_close(s);
         grammar_close(g);
     }
+}
+
+/* ---- What is likely to come ------------------------------------------------------------- */
+
+/* The text of what is likely to come after `before`; each id of it is allowed in turn. */
+static void expect_likely(const char *grammar, const char *before, const char *wanted, int32_t most)
+{
+    carat_grammar *g = open_gbnf(grammar);
+    struct grammar_state *s;
+    struct carat_error err;
+    struct buf text = {0};
+    int32_t ids[32], last = -1;
+    assert_int_equal(grammar_state_open(&s, g, NULL, 0, &err), CARAT_OK);
+    for (; *before; before++) {
+        last = vocab_byte(f.text.v, (uint8_t)*before);
+        grammar_state_accept(s, last);
+    }
+    int32_t n = grammar_state_expect(s, last, ids, most);
+    for (int32_t i = 0; i < n; i++) {
+        const struct token_index *x = f.index;
+        assert_true(grammar_state_allows(s, ids[i]));
+        grammar_state_accept(s, ids[i]);
+        buf_add(&text, (const char *)x->bytes + x->begin[ids[i]],
+                x->begin[ids[i] + 1] - x->begin[ids[i]]);
+    }
+    if (most > 1) assert_string_equal(buf_text(&text), wanted);
+    if (most == 1) assert_int_equal(n, 1);
+    buf_deinit(&text);
+    grammar_state_close(s);
+    grammar_close(g);
+}
+
+static void what_a_grammar_leaves_is_likely(void **state)
+{
+    (void)state;
+    static const char member[] =
+        "root ::= \"{\" ws \"\\\"name\\\"\" ws \":\" ws \"\\\"\" [a-z]* "
+        "\"\\\"\" ws \",\" ws \"\\\"age\\\"\" ws \":\" ws [0-9]+ ws \"}\"\n"
+        "ws ::= [ \\n\\t]*";
+    expect_likely("root ::= \"full_name\" [a-z]+", "", "", 32); /* a thought may come first */
+    expect_likely("root ::= \"full_name\" [a-z]+", "f", "ull_name", 32);
+    expect_likely("root ::= \"full_name\" [a-z]+", "full_", "name", 32);
+    expect_likely("root ::= \"full_name\" [a-z]+", "f", "", 1);
+    expect_likely("root ::= \"a\" [bc]", "a", "", 32);
+    expect_likely("root ::= \"abc\" \"d\"?", "a", "bc", 32);
+    expect_likely("root ::= \"wx\" <[49]>", "w", "x", 32);
+    expect_likely("root ::= \"a\" [a-z: ]+", "a:", "", 32); /* free text */
+    expect_likely(member, "{", "\"name\": \"", 32);
+    expect_likely(member, "{\n\t\"", "name\": \"", 32);
+    expect_likely(member, "{\"name\": \"b", "", 32);
+    expect_likely(member, "{\"name\":\"b\"", ", \"age\": ", 32);
+    expect_likely(member, "{\"name\":\"b\",", " \"age\": ", 32);
+    expect_likely(member, "{\"name\":\"b\",\"age\":", " ", 32);
+    expect_likely(member, "{\"name\":\"b\",\"age\":5", "", 32);
 }
 
 /* Walks so long that the machine's tables overflow many times: other states must survive. */
@@ -560,9 +625,9 @@ int main(void)
         cmocka_unit_test(test_random_grammars), cmocka_unit_test(test_notation),
         cmocka_unit_test(test_errors),          cmocka_unit_test(test_tokens),
         cmocka_unit_test(test_thoughts),        cmocka_unit_test(test_trigger),
-        cmocka_unit_test(test_masks),           cmocka_unit_test(test_compacting),
-        cmocka_unit_test(test_bounds),          cmocka_unit_test(test_depth),
-        cmocka_unit_test(test_no_memory),
+        cmocka_unit_test(test_masks),           cmocka_unit_test(what_a_grammar_leaves_is_likely),
+        cmocka_unit_test(test_compacting),      cmocka_unit_test(test_bounds),
+        cmocka_unit_test(test_depth),           cmocka_unit_test(test_no_memory),
     };
     return cmocka_run_group_tests(tests, open_fixture, close_fixture);
 }
