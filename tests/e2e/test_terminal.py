@@ -195,7 +195,8 @@ def test_end_of_input_ends_a_block():
         if is_piped:
             with tempfile.TemporaryDirectory() as folder:
                 path = os.path.join(folder, "talk.json")
-                done = carat("chat", MODEL, "-n", "2", stdin=f'/save {path}\n"""a\nb'.encode())
+                done = carat("chat", MODEL, "--temp", "0", "-n", "2",
+                             stdin=f'/save {path}\n"""a\nb'.encode())
                 expect_status(done, 0)
                 expect(done.stdout, "the block was not answered")
             continue
