@@ -15,8 +15,7 @@ static bool read_repository(const char *name, struct hub_name *out)
     return hub_name_read(name, out, NULL) == CARAT_OK && out->kind == HUB_HF;
 }
 
-/* hf:USER/REPO:MTP[-QUANT] */
-static void add_name(struct buf *out, const struct hub_name *hub, const char *quantisation)
+void drafter_add_name(struct buf *out, const struct hub_name *hub, const char *quantisation)
 {
     buf_printf(out, "hf:%s/%s:%s%s%s", hub->owner, hub->repository, HUB_TAG_DRAFTER,
                quantisation[0] ? "-" : "", quantisation);
@@ -31,7 +30,7 @@ static int get_of_repository(const struct options *o, struct buf *path, struct c
     struct hub_name hub;
     buf_printf(&text, "hf:%s", given);
     bool is_right = read_repository(buf_text(&text), &hub);
-    if (is_right) add_name(&name, &hub, hub.tag);
+    if (is_right) drafter_add_name(&name, &hub, hub.tag);
     int status = is_right
                      ? model_get(o, buf_text(&name), path, err)
                      : err_set(err, CARAT_EUSAGE,
@@ -91,10 +90,12 @@ static int open_beside(const char *model_path, const carat_model *model, carat_d
     struct buf folder = {0};
     struct hub_files files = {0};
     int status = CARAT_OK;
-    buf_add(&folder, model_path, slash ? (size_t)(slash - model_path) + 1 : 0);
+    if (slash)
+        buf_add(&folder, model_path, (size_t)(slash - model_path) + 1);
+    else
+        buf_add_text(&folder, "./");
     for (size_t i = 0; i < sizeof places / sizeof *places && status == CARAT_OK; i++)
-        status =
-            add_drafters(&files, buf_text(&folder)[0] ? buf_text(&folder) : "./", places[i], err);
+        status = add_drafters(&files, buf_text(&folder), places[i], err);
     if (files.n) qsort(files.at, files.n, sizeof *files.at, hub_compare_drafters);
     for (size_t i = 0; i < files.n && status == CARAT_OK && !*out; i++) {
         buf_clear(path);
@@ -127,7 +128,7 @@ int drafter_find(const struct options *o, const char *path, const char *name,
     *out = NULL;
     int status = open_beside(path, model, out, &found, err);
     if (status == CARAT_OK && !*out && read_repository(name, &hub)) {
-        add_name(&repository, &hub, "");
+        drafter_add_name(&repository, &hub, "");
         open_of_repository(o, buf_text(&repository), model, out, &found);
     } else if (status == CARAT_OK && !*out) {
         note("no drafter: none of this model lies beside %s", path);

@@ -5,6 +5,11 @@
 #include "base/buf.h"
 #include "carat.h"
 #include "cli/options.h"
+#include "hub/name.h"
+
+/* Appends hf:USER/REPO:MTP[-QUANT], the name of the drafter in a repository of Hugging Face.
+ * `quantisation`: "" for any. */
+void drafter_add_name(struct buf *out, const struct hub_name *hub, const char *quantisation);
 
 /* Finds the drafter that --model-draft or --hf-repo-draft names, if one does. *is_auto: it is to be
  * found by drafter_find, with the model. */

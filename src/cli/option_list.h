@@ -253,8 +253,8 @@
       "answers are the same")                                                                      \
     X(MODEL_DRAFT, TEXT, "model-draft", "-md --draft-model --spec-draft-model", "", 0, 0,          \
       ON_ANSWER | ON(BENCH), "MODEL",                                                              \
-      "Google's drafter for the model (\"assistant\", MTP), a file or name: it guesses too, up "   \
-      "to --draft N tokens at a time; auto: the one that lies beside the model or in its "         \
+      "a drafter for this model (one of Google's \"assistant\" models), a file or a name: it "     \
+      "guesses up to --draft N tokens at a time. auto: the one in the model's folder or "          \
       "repository, if there is one")                                                               \
     X(HF_DRAFT, TEXT, "hf-repo-draft", "-hfd -hfrd --spec-draft-hf", "", 0, 0,                     \
       ON_ANSWER | ON(BENCH), "REPO",                                                               \

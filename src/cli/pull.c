@@ -2,12 +2,12 @@
 #include <string.h>
 
 #include "cli/command.h"
+#include "cli/drafters.h"
 #include "cli/models.h"
 #include "cli/pulling.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
 #include "hub/check.h"
-#include "hub/choose.h"
 
 static int read_name(const struct options *o, struct hub_name *name, struct carat_error *err)
 {
@@ -71,9 +71,11 @@ static int load(const struct options *o, struct pulling *p, struct buf *path,
 
 static void tell_drafter(const struct pull *p)
 {
+    struct buf name = {0};
     if (!p->has_drafter) return;
-    note("there is a drafter too: `carat pull hf:%s/%s:%s`; --model-draft auto takes it",
-         p->name.owner, p->name.repository, HUB_TAG_DRAFTER);
+    drafter_add_name(&name, &p->name, "");
+    note("there is a drafter too: `carat pull %s`; --model-draft auto takes it", buf_text(&name));
+    buf_deinit(&name);
 }
 
 int command_pull(const struct options *o)

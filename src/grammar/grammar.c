@@ -211,11 +211,11 @@ static int likely_byte(const struct machine_state *state, int last)
         for (uint64_t left = state->bytes[word]; left; left &= left - 1) {
             int next = word * 64 + __builtin_ctzll(left);
             if (is_blank(next)) continue;
+            if (++n > BEGINNINGS) return -1;
             byte = next;
-            n++;
         }
     bool takes_space = state->bytes[0] >> ' ' & 1;
-    if (takes_space && n <= BEGINNINGS && (last == ':' || last == ',')) return ' ';
+    if (takes_space && (last == ':' || last == ',')) return ' ';
     return n == 1 ? byte : -1;
 }
 

@@ -67,11 +67,16 @@ static bool is_drafter(const char *path)
     return is_in_folder || has_word(name, "mtp") || has_word(name, "it-assistant");
 }
 
-/* Files that come with a model and are none: image projectors, importance matrices, drafters. */
+/* Image projectors and importance matrices. */
+static bool is_extra(const char *path)
+{
+    return has_word(name_of(path), "mmproj") || has_word(name_of(path), "imatrix");
+}
+
+/* Files that come with a model and are none. */
 static bool is_helper(const char *path)
 {
-    return has_word(name_of(path), "mmproj") || has_word(name_of(path), "imatrix") ||
-           is_drafter(path);
+    return is_extra(path) || is_drafter(path);
 }
 
 int hub_parts(const char *path)
@@ -92,8 +97,7 @@ void hub_add_part(const char *path, int i, struct buf *out)
 
 bool hub_is_drafter(const char *path)
 {
-    return is_drafter(path) && !has_word(name_of(path), "mmproj") &&
-           !has_word(name_of(path), "imatrix") && split_of(path).parts == 1;
+    return is_drafter(path) && !is_extra(path) && split_of(path).parts == 1;
 }
 
 bool hub_is_model(const char *path)
