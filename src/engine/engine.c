@@ -85,6 +85,7 @@ static int take_memory(carat_engine *e, const struct carat_engine_options *o,
     TRY(paging_init(&e->paging, e->runner, o->on_cache ? &e->cache_watch : NULL, &e->arena, err));
     TRY(list_suppressed(e, err));
     pace_init(&e->pace, o->max_itl_ms / 1e3);
+    shifts_init(&e->shifts, pace_has_limit(&e->pace) ? engine_draft_rows(e) : SEQUENCES_MAX);
     arena_seal(&e->arena);
     return CARAT_OK;
 }

@@ -20,6 +20,7 @@
 #include "engine/paging.h"
 #include "engine/rows.h"
 #include "engine/sequence.h"
+#include "engine/shifts.h"
 
 struct carat_engine {
     const carat_model *model;
@@ -37,6 +38,8 @@ struct carat_engine {
     struct events events;
     struct fairness fairness;
     struct pace pace;
+    struct shifts shifts;
+    int32_t next_left; /* where the search for those whom a shift leaves out goes on */
     double step_end;   /* when the last step ended, if it left work to do; else 0 */
     int32_t step_rows; /* the most that a step has */
     int32_t n_draft;   /* guesses of a sequence in a step, at most */

@@ -20,6 +20,11 @@ void pace_init(struct pace *p, double limit)
     *p = (struct pace){.limit = limit, .since_many = TRIAL_EVERY};
 }
 
+bool pace_has_limit(const struct pace *p)
+{
+    return p->limit < NO_LIMIT;
+}
+
 static void decode_features(const struct pace_step *s, double *x)
 {
     x[0] = 1;
@@ -142,7 +147,7 @@ int32_t pace_rows(const struct pace *p, const struct pace_step *step, double sha
                   int32_t rows_max)
 {
     bool is_new = p->few.n == 0 && p->many.n == 0;
-    if (p->limit >= NO_LIMIT) return rows_max;
+    if (!pace_has_limit(p)) return rows_max;
     bool is_alone = step->n_decode == 0 && !step->is_awaited;
     if (is_alone && (share >= 1 || is_new)) return rows_max;
     /* How long such a decode step takes is not known yet: one step without prompt rows shows it. */

@@ -34,6 +34,7 @@ struct pace {
  * to a seventh more where a prompt with many keys would otherwise go on many times slower.
  * From an hour on there is no limit: then rows do not depend on times. */
 void pace_init(struct pace *p, double limit);
+bool pace_has_limit(const struct pace *p);
 
 /* A step took this many seconds. */
 void pace_note(struct pace *p, const struct pace_step *step, double seconds);

@@ -59,6 +59,22 @@ static bool has_turn(const carat_engine *e, enum sequence_state state)
     return (state == SEQUENCE_DECODE) == e->has_read;
 }
 
+/* Leaves out some of those who decode if more tokens come in shifts. Those left out last time are
+ * the last to be left out again. */
+static void leave_out(carat_engine *e, struct pace_step *rows)
+{
+    int32_t left = rows->n_decode - shifts_rows(&e->shifts, rows->n_decode);
+    while (left > 0) {
+        struct sequence *s = e->slots[e->next_left];
+        e->next_left = (e->next_left + 1) % e->paging.n_seq;
+        if (!s || s->n_rows == 0) continue;
+        s->n_rows = 0;
+        rows->n_decode--;
+        rows->decode_positions -= s->n_cached;
+        left--;
+    }
+}
+
 /* Shares out rows: one for everybody who decodes, the rest for prompts. Fills in n_rows. */
 static struct pace_step share_rows(carat_engine *e)
 {
@@ -82,6 +98,7 @@ static struct pace_step share_rows(carat_engine *e)
             rows.decode_positions += s->n_cached;
         }
     }
+    if (n == 0) leave_out(e, &rows);
     int32_t most = e->step_rows - rows.n_decode;
     e->has_read = reads;
     note_followers(e, n);
@@ -146,7 +163,9 @@ static void note_end(carat_engine *e, const struct pace_step *rows, double begin
 {
     double end = os_seconds(), seconds = end - begin - e->drafting_seconds;
     double since = e->step_end > 0 ? end - e->step_end - e->drafting_seconds : seconds;
-    pace_note(&e->pace, rows, since < 1.1 * seconds ? since : 1.1 * seconds);
+    double counted = since < 1.1 * seconds ? since : 1.1 * seconds;
+    pace_note(&e->pace, rows, counted);
+    if (rows->n_prompt == 0) shifts_note(&e->shifts, rows->n_decode, counted);
     e->step_end = engine_has_work(e) ? end : 0;
     e->stats.steps++;
     e->stats.rows += (uint64_t)(rows->n_decode + rows->n_prompt);
