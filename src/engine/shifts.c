@@ -5,11 +5,11 @@
 
 enum {
     ROWS_LEAST = 32,
-    STEPS_EACH = 3,   /* of a try: the fastest one counts */
+    STEPS_EACH = 4,   /* of a try: the fastest one counts */
     STEPS_KEPT = 256, /* to the next try */
     DRIFT = 16        /* a try holds until n has changed by one in so many */
 };
-#define GAIN 0.97 /* the time for a row must fall to this before shifts begin */
+#define GAIN 0.95 /* the time for a row must fall to this before shifts begin */
 
 void shifts_init(struct shifts *s, int32_t least)
 {
@@ -48,8 +48,7 @@ int32_t shifts_rows(struct shifts *s, int32_t n)
     bool is_trying = s->tried < 2 * STEPS_EACH;
     bool is_old = size != s->size || abs(n - s->n) > n / DRIFT;
     if (is_old || (!is_trying && s->since >= STEPS_KEPT)) begin_try(s, n, size);
-    /* First as before, then the other way. */
-    bool is_other = s->tried >= STEPS_EACH && s->tried < 2 * STEPS_EACH;
+    bool is_other = s->tried < 2 * STEPS_EACH && s->tried % 2; /* in turns with what was better */
     s->is_shift = s->are_better != is_other;
     s->given = s->is_shift ? size : n;
     return s->given;
