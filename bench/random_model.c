@@ -58,10 +58,11 @@ struct filler {
     uint64_t seed;
     uint16_t scale[SCALES];  /* halves; the last five of a block's bits choose */
     uint16_t offset[SCALES]; /* the offset or minimum of each, as halves */
+    uint8_t power[SCALES];   /* MXFP4: exponents instead */
 };
 
-/* Root mean square of the quants of a format when their bits are uniform, times the mean of the
- * group scale that a K-quant multiplies them with. */
+/* Root mean square of the quants of a format when their bits are uniform, times that of the group
+ * scale that multiplies them, if any. */
 static float unit_spread(enum format format)
 {
     switch (format) {
@@ -71,6 +72,9 @@ static float unit_spread(enum format format)
     case FORMAT_Q5_1: return sqrtf(1023.0f / 12);
     case FORMAT_Q8_0: return sqrtf(65535.0f / 12);
     case FORMAT_IQ4_NL: return 67.5f;
+    case FORMAT_IQ4_XS: return 67.5f * sqrtf(4095.0f / 12 + 0.25f); /* scales -32 .. 31 */
+    case FORMAT_MXFP4: return sqrtf(274.0f / 8);
+    case FORMAT_Q3_K: return sqrtf((63.0f / 12 + 0.25f) * (4095.0f / 12 + 0.25f));
     case FORMAT_Q4_K: return sqrtf(255.0f / 12) * 48.0f;
     case FORMAT_Q5_K: return sqrtf(1023.0f / 12) * 48.0f;
     case FORMAT_Q6_K: return sqrtf(4095.0f / 12 + 0.25f) * 48.0f;
@@ -94,6 +98,16 @@ static float middle(enum format format)
     }
 }
 
+/* The powers of two below and above a scale, as often each as makes the mean square right. */
+static void choose_powers(struct filler *f, float scale)
+{
+    int above;
+    float ratio = 2.0f * frexpf(scale, &above); /* of the scale to the power below: 1 .. 2 */
+    float share = (ratio * ratio - 1.0f) / 3.0f;
+    for (int i = 0; i < SCALES; i++)
+        f->power[i] = (uint8_t)(127 + above + ((float)i + 0.5f < share * SCALES));
+}
+
 static void filler_init(struct filler *f, const struct gemma_tensor *t, uint64_t seed)
 {
     *f = (struct filler){.tensor = *t, .seed = seed};
@@ -107,6 +121,7 @@ static void filler_init(struct filler *f, const struct gemma_tensor *t, uint64_t
         float offset = f16_to_f32(f->scale[i]) * middle(t->format);
         f->offset[i] = f32_to_f16(is_k ? offset : -offset);
     }
+    choose_powers(f, t->spread / unit_spread(t->format));
 }
 
 static void put_half(uint8_t *at, uint16_t half)
@@ -145,6 +160,8 @@ static void put_scales(const struct filler *f, uint8_t *block)
         }
         put_half(block + 208, f->scale[pick]);
         return;
+    case FORMAT_Q3_K: put_half(block + 108, f->scale[pick]); return;
+    case FORMAT_MXFP4: block[0] = f->power[pick]; return;
     case FORMAT_Q8_0: /* -128 does not occur in real files */
         for (int i = 2; i < 34; i++) block[i] = (uint8_t)(block[i] + (block[i] == 0x80));
         break;

@@ -13,7 +13,7 @@
 /* Kinds of codes. A code is a quantised value, taken out of its block. Several formats share a
  * kind, and backends write their products once for each kind. A code q of `bits` bits stands for
  * scale * (q - offset), or for scale * q + minimum where there is one; N4 for scale * levels[q]
- * (iq4_nl.c). 16 or 32 columns share a scale, 32 a minimum.
+ * (levels.h). 16 or 32 columns share a scale, 32 a minimum.
  *   NAME bits offset, has minimum, columns of a scale */
 #define CODE_LIST(X)                                  \
     X(S4,   4,    8,  false, 32)                      \
@@ -25,6 +25,7 @@
     X(S8,   8,  128,  false, 32)
 
 /* Quantised formats. `codes` is the byte of a block where the codes begin, or their low four bits.
+ * The codes of Q3_K (-4 .. 3) and MXFP4 (floats, doubled) fit in those of their kinds.
  * `budget` is the largest relative L2 error of encode-then-decode on normal random values: about
  * 5 % above the error of a million values, so that 16 384 values do not exceed it.
  *   NAME    name    GGUF block elements, bytes  budget  kind codes */
@@ -34,10 +35,13 @@
     X(Q5_0,   q5_0,    6,  32,  22, 0.042,   S5,  6)  \
     X(Q5_1,   q5_1,    7,  32,  24, 0.0375,  U5,  8)  \
     X(Q8_0,   q8_0,    8,  32,  34, 0.0057,  S8,  2)  \
+    X(Q3_K,   q3_k,   11, 256, 110, 0.151,   S6,  0)  \
     X(Q4_K,   q4_k,   12, 256, 144, 0.075,   U4, 16)  \
     X(Q5_K,   q5_k,   13, 256, 176, 0.039,   U5, 48)  \
     X(Q6_K,   q6_k,   14, 256, 210, 0.0176,  S6,  0)  \
-    X(IQ4_NL, iq4_nl, 20,  32,  18, 0.077,   N4,  2)
+    X(IQ4_NL, iq4_nl, 20,  32,  18, 0.077,   N4,  2)  \
+    X(IQ4_XS, iq4_xs, 23, 256, 136, 0.078,   N4,  8)  \
+    X(MXFP4,  mxfp4,  39,  32,  17, 0.1175,  S5,  1)
 
 /* All formats. Floats have no codes. */
 #define FORMAT_LIST(X)                                \

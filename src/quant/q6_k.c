@@ -9,8 +9,6 @@
 #include "quant/half.h"
 #include "quant/search.h"
 
-#include <math.h>
-
 enum { VALUES = 256, PART = 128, QUARTER = 32, GROUP = 16, GROUPS = VALUES / GROUP };
 struct block {
     uint8_t low[VALUES / 2];
@@ -49,15 +47,10 @@ void q6_k_decode(const void *src, float *dst, int64_t n)
 /* Scales of the groups in units of d, the quants 0..63 for them. */
 static void quantise(const float *x, struct block *block, uint8_t quants[VALUES])
 {
-    float scales[GROUPS], largest = 0.0f;
+    float scales[GROUPS];
+    for (int g = 0; g < GROUPS; g++) scales[g] = search_scale(x + g * GROUP, GROUP, -32, 31);
+    float d = store_scales(scales, GROUPS, -128, block->d, block->scales);
     for (int g = 0; g < GROUPS; g++) {
-        scales[g] = search_scale(x + g * GROUP, GROUP, -32, 31);
-        if (fabsf(scales[g]) > fabsf(largest)) largest = scales[g];
-    }
-    float d = store_half(block->d, largest / -128.0f);
-    float inverse_d = d != 0.0f ? 1.0f / d : 0.0f;
-    for (int g = 0; g < GROUPS; g++) {
-        block->scales[g] = (int8_t)round_limited(scales[g] * inverse_d, -128, 127);
         float scale = d * block->scales[g];
         float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
         for (int i = g * GROUP; i < (g + 1) * GROUP; i++)

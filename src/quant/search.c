@@ -3,6 +3,8 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "quant/half.h"
+
 /* With q chosen for the trial scale d, the best scale is <x,q>/<q,q> and the squared error
  * falls by <x,q>^2/<q,q>. Returns that gain. */
 static float fit_scale(const float *x, int n, int low, int high, float d, float *best_d)
@@ -40,6 +42,18 @@ float search_scale(const float *x, int n, int low, int high)
         }
     }
     return best;
+}
+
+float store_scales(const float *scales, int n, int low, uint8_t d_out[2], int8_t *units)
+{
+    float largest = 0.0f; /* with its sign */
+    for (int i = 0; i < n; i++)
+        if (fabsf(scales[i]) > fabsf(largest)) largest = scales[i];
+    float d = store_half(d_out, largest / (float)low);
+    float inverse = d != 0.0f ? 1.0f / d : 0.0f;
+    for (int i = 0; i < n; i++)
+        units[i] = (int8_t)round_limited(scales[i] * inverse, low, -low - 1);
+    return d;
 }
 
 /* Least squares of x ~ d q + m for q chosen by the trial (d, m). Returns the squared error

@@ -18,6 +18,10 @@ static inline int round_limited(float value, int low, int high)
  * May be negative when low and high are not symmetric. */
 float search_scale(const float *x, int n, int low, int high);
 
+/* Stores the half d with which n scales are about d * units[i], low <= units[i] < -low; the largest
+ * one is d * low. Returns what was stored. */
+float store_scales(const float *scales, int n, int low, uint8_t d[2], int8_t *units);
+
 /* Scale d >= 0 and offset m >= 0 for x ~ d * q - m, q from 0 to high. */
 void search_scale_and_min(const float *x, int n, int high, float *d_out, float *m_out);
 

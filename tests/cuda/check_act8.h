@@ -84,8 +84,7 @@ static inline double act8_dot(const double *x, const float *w, int32_t n)
  * value do not cancel. */
 static inline double act8_budget(enum format format)
 {
-    bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K || format == FORMAT_Q6_K;
-    return is_rounded ? 5e-7 : 1e-11;
+    return format_traits(format)->block_elements == 256 ? 5e-7 : 1e-11;
 }
 
 /* A weight for timing: random quants, scales 2^-7. Its values are in no particular order. */

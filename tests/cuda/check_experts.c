@@ -188,7 +188,7 @@ static void check_format(struct check *c, enum format format, int h, int ff)
     struct expert_results all = take_results(h, ff), some = take_results(h, ff);
     check_that(c, run_all(c, &d, ROWS, ROWS, &all), "experts %s: outputs of 64 rows", name);
     /* As check_matvec: fp32 sums, or scales rounded to fp16. */
-    double budget = format == FORMAT_Q4_K || format == FORMAT_Q6_K ? 1e-6 : 1e-11;
+    double budget = format_traits(format)->block_elements == 256 ? 1e-6 : 1e-11;
     size_t n = (size_t)(ROWS * USED * ff);
     double gate = check_nmse(all.gate, d.expected_gate, n);
     double up = check_nmse(all.up, d.expected_up, n);
@@ -313,7 +313,9 @@ void check_experts(struct check *c)
     check_format(c, FORMAT_Q4_K, 512, 256);
     check_format(c, FORMAT_Q6_K, 256, 256);
     check_format(c, FORMAT_IQ4_NL, 320, 64);
+    check_format(c, FORMAT_IQ4_XS, 512, 256);
     check_format(c, FORMAT_Q5_0, 128, 96);
+    check_format(c, FORMAT_MXFP4, 320, 160);
     check_format(c, FORMAT_F16, 200, 72);
     if (!c->is_perf) return;
     time_shape(c, false);

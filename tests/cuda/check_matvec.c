@@ -11,11 +11,11 @@ enum { ROWS = 90 };
 static const int buckets[] = {1, 2, 4, 5, 7, 8, 16, 24, 32, 48, 64};
 enum { N_BUCKETS = sizeof buckets / sizeof *buckets };
 
-/* Sums of fp32 over a few hundred terms of one sign pattern: 1e-13 was seen. Scales of the K
- * formats are rounded to fp16, 2^-12 at random: 2^-24 of each of two larger terms. */
+/* Sums of fp32 over a few hundred terms of one sign pattern: 1e-13 was seen. Scales in
+ * blocks of 256 are rounded to fp16, 2^-12 at random: 2^-24 of each of two larger terms. */
 static double budget_of(enum format f)
 {
-    return f == FORMAT_Q4_K || f == FORMAT_Q5_K || f == FORMAT_Q6_K ? 1e-6 : 1e-11;
+    return format_traits(f)->block_elements == 256 ? 1e-6 : 1e-11;
 }
 
 static double gelu_exactly(double a)

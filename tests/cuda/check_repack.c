@@ -5,11 +5,6 @@
 
 #include "cuda/check_tiles.h"
 
-static bool is_k_format(enum format f)
-{
-    return f == FORMAT_Q4_K || f == FORMAT_Q5_K || f == FORMAT_Q6_K;
-}
-
 static void check_layout(struct check *c, enum format format, enum cuda_layout layout, int rows,
                          int cols)
 {
@@ -25,7 +20,7 @@ static void check_layout(struct check *c, enum format format, enum cuda_layout l
     args.y = check_alloc(NULL, (size_t)(rows * cols) * sizeof *y);
     launch_matmul_exact(&c->queue, &args);
     check_download(y, args.y, (size_t)(rows * cols) * sizeof *y);
-    /* Scales of the K formats are rounded to fp16 in tiles: 2^-11 of both terms, which are below
+    /* Scales in blocks of 256 are rounded to fp16 in tiles: 2^-11 of both terms, which are below
      * twice the largest value; nothing else is rounded. */
     float most = 0, error = 0;
     for (int i = 0; i < rows * cols; i++) most = fmaxf(most, fabsf(values[i]));
@@ -33,7 +28,7 @@ static void check_layout(struct check *c, enum format format, enum cuda_layout l
         float d = fabsf(values[i] - y[i % cols * rows + i / cols]);
         error = d <= error ? error : d;
     }
-    bool is_rounded = layout == LAYOUT_TILES && is_k_format(format);
+    bool is_rounded = layout == LAYOUT_TILES && format_traits(format)->block_elements == 256;
     check_that(c, error <= (is_rounded ? most * 4 / 2048 : 0), "repack %s layout %d %dx%d: %g",
                format_traits(format)->name, layout, rows, cols, (double)error);
     check_free(device_x);

@@ -171,7 +171,7 @@ static void check_embed(struct check *c, struct rng *rng, enum format format,
         }
     }
     error /= size;
-    /* In tiles the scales of the K formats are products rounded to fp16, with an error of up to
+    /* In tiles the scales in blocks of 256 are products rounded to fp16, with an error of up to
      * 2^-11. A value is the difference of two such terms, which may be a few times larger than
      * it. */
     bool is_rounded = layout == LAYOUT_TILES && format_traits(format)->block_elements == 256;

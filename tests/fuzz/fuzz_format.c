@@ -1,8 +1,11 @@
 /* Every format on any block bytes: decoding reads only the blocks, encoding what came out gives
  * blocks that decode again. The first byte chooses the format.
  *
+ * Subject: src/quant/q3_k.c 100
  * Subject: src/quant/q4_k.c 100
- * Subject: src/quant/iq4_nl.c 100
+ * Subject: src/quant/levels.c 100
+ * Subject: src/quant/iq4_xs.c 100
+ * Subject: src/quant/mxfp4.c 100
  * Subject: src/quant/search.c 100 */
 #include <stdint.h>
 #include <stdlib.h>

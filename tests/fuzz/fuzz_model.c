@@ -52,8 +52,8 @@ struct edit {
 /* Small shapes, for as many runs a second as possible. */
 static void base_file(struct gguf_writer *w, int size, int choice, bool is_drafter)
 {
-    static const enum format formats[] = {FORMAT_F32,  FORMAT_F16,  FORMAT_BF16,   FORMAT_Q8_0,
-                                          FORMAT_Q4_0, FORMAT_Q5_1, FORMAT_IQ4_NL, FORMAT_Q4_1};
+    static const enum format formats[] = {FORMAT_F32,  FORMAT_F16,   FORMAT_BF16,   FORMAT_Q8_0,
+                                          FORMAT_Q4_0, FORMAT_MXFP4, FORMAT_IQ4_NL, FORMAT_Q4_1};
     struct gemma_shape s = gemma_tiny_shape((enum gemma_size)size);
     struct gemma_layout layout = gemma_layout_plain(formats[choice % 8]);
     s.n_vocab = N_VOCAB;

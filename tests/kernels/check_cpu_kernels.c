@@ -159,9 +159,11 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
             p.w.weight.shape.ahead = ways[i % 4];
             check_rows(k, &p, is_fine, counts[i], &d);
         }
-        /* Scales of the K formats are products, rounded to a half in tiles: 2^-11. */
-        bool is_rounded = format == FORMAT_Q4_K || format == FORMAT_Q5_K;
-        check(k->name, format_traits(format)->name, relative(d), is_rounded ? 1e-3 : 1e-6);
+        /* Scales in blocks of 256 are products, rounded to a half in tiles: 2^-11. Tiles of S6 have
+         * both factors. */
+        const struct format_traits *t = format_traits(format);
+        bool is_rounded = t->block_elements == 256 && t->codes != CODE_S6;
+        check(k->name, t->name, relative(d), is_rounded ? 1e-3 : 1e-6);
     }
     close_product(&p);
 }

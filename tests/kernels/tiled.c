@@ -22,8 +22,18 @@ bool is_high(int64_t r, int64_t c)
     return (c / every[r % 14 / 2] + r) % 2;
 }
 
-/* Sets the codes of a row to the largest and the smallest that the format has. The bytes of a block
- * from `first` to `last` have bits of codes alone. */
+/* Bytes of codes that are the largest and the smallest that the format has. */
+static uint8_t extreme_codes(enum format format, bool high)
+{
+    switch (format) {
+    case FORMAT_Q8_0: return high ? 127 : 128;
+    case FORMAT_MXFP4: return high ? 0x77 : 0xFF; /* the highest bit is the sign */
+    default: return high ? 0xFF : 0;
+    }
+}
+
+/* Sets the codes of a row to extremes. The bytes of a block from `first` to `last` have bits of
+ * codes alone. */
 static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, int64_t r)
 {
     const struct format_traits *t = format_traits(format);
@@ -32,10 +42,11 @@ static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, in
     if (format == FORMAT_Q5_0 || format == FORMAT_Q5_1) first -= 4;
     if (format == FORMAT_Q5_K) first -= 32;
     if (format == FORMAT_Q6_K) last = 192;
+    if (format == FORMAT_Q3_K) last = 96;
     for (size_t b = 0; b < (size_t)cols / size; b++)
         for (size_t i = first; i < last; i++) {
             bool high = is_high(r, (int64_t)(b * size + i - first));
-            row[b * n + i] = format != FORMAT_Q8_0 ? (high ? 0xFF : 0) : (high ? 127 : 128);
+            row[b * n + i] = extreme_codes(format, high);
         }
 }
 

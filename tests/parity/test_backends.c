@@ -46,8 +46,8 @@ static double fine_budget(const struct backend *b, const struct parity_shape *s,
 {
     bool is_cpu = b == &cpu_backend;
     bool is_half = !is_cpu && (s->rows > 64 || decode == MATMUL_FP16);
-    bool is_rounded = s->format == FORMAT_Q4_K || s->format == FORMAT_Q5_K ||
-                      (!is_cpu && s->format == FORMAT_Q6_K);
+    const struct format_traits *t = format_traits(s->format);
+    bool is_rounded = t->block_elements == 256 && !(is_cpu && t->codes == CODE_S6);
     if (is_half) return is_rounded ? 2e-6 : 1e-6;
     return is_rounded ? 1e-6 : 1e-9;
 }

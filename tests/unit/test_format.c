@@ -155,6 +155,76 @@ static void test_decode_32(void **state)
     assert_float_equal(x[17], 1.0f, 0);
 }
 
+static void test_decode_mxfp4(void **state)
+{
+    (void)state;
+    static const float floats[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    float x[32];
+    uint8_t block[17] = {127}; /* exponents are biased by 127: floats as they are */
+    for (int i = 0; i < 16; i++) block[1 + i] = (uint8_t)(i | (15 - i) << 4);
+    decode_one(FORMAT_MXFP4, block, x);
+    for (int i = 0; i < 16; i++) {
+        float expected = i < 8 ? floats[i] : -floats[i - 8];
+        assert_float_equal(x[i], expected, 0);
+        assert_float_equal(x[16 + 15 - i], expected, 0);
+    }
+    for (int exponent = 0; exponent < 255; exponent++) { /* 0 and 1: subnormal factors */
+        block[0] = (uint8_t)exponent;
+        decode_one(FORMAT_MXFP4, block, x);
+        assert_float_equal(x[1], ldexpf(0.5f, exponent - 127), 0);
+        assert_true(x[15] == ldexpf(-6.0f, exponent - 127));
+    }
+}
+
+/* Scales: group 0 has 0b111010 - 32 = 26, group 5 0b000001 - 32 = -31, group 6 0b101111 - 32 = 15,
+ * the others -32. */
+static void test_decode_iq4_xs(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[136] = {0x00, 0x38, 0x03, 0x20, 0x0a, 0, 0x10, 0x0f}; /* d = 0.5 */
+    block[8] = 0xf0;               /* group 0: level 0 first, 15 in the middle */
+    block[8 + 5 * 16 + 15] = 0x78; /* group 5: level 8 before the middle, 7 last */
+    block[8 + 6 * 16] = 0x0c;
+    decode_one(FORMAT_IQ4_XS, block, x);
+    assert_float_equal(x[0], 13 * -127, 0);
+    assert_float_equal(x[16], 13 * 113, 0);
+    assert_float_equal(x[32], -16 * -127, 0);
+    assert_float_equal(x[5 * 32 + 15], -15.5, 0);
+    assert_float_equal(x[5 * 32 + 31], -15.5 * -10, 0);
+    assert_float_equal(x[6 * 32], 7.5 * 53, 0);
+    assert_float_equal(x[255], -16 * -127, 0);
+}
+
+/* Scales: group 0 has 0b111010 - 32 = 26, group 7 0b010011 - 32 = -13, group 13 0b100101 - 32 = 5,
+ * the others -32. */
+static void test_decode_q3_k(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[110] = {0}, *low = block + 32, *scales = block + 96;
+    block[0] = 0x01;      /* third bits: of value 0 */
+    block[31] = 0x48;     /* of 3 * 32 + 31 and 6 * 32 + 31 */
+    low[0] = 0x02;        /* value 0: 2 + 4 */
+    low[31] = 0xc0;       /* 3 * 32 + 31: 3 + 4 */
+    low[32 + 31] = 0x10;  /* 6 * 32 + 31: 1 + 4 for the top bit of group 13 */
+    scales[0] = 0x0a;     /* low four bits of group 0, and of 8 */
+    scales[7] = 0x03;     /* of 7, and of 15 */
+    scales[5] = 0x50;     /* of 5, and of 13 */
+    scales[8] = 0x03;     /* top pairs of 0, 4, 8, 12 */
+    scales[8 + 3] = 0x04; /* of 3, 7, 11, 15 */
+    scales[8 + 1] = 0x80; /* of 1, 5, 9, 13 */
+    block[109] = 0x40;    /* d = 2 */
+    decode_one(FORMAT_Q3_K, block, x);
+    assert_float_equal(x[0], 2 * 26 * (6 - 4), 0);
+    assert_float_equal(x[1], 2 * 26 * -4, 0);
+    assert_float_equal(x[16], 2 * -32 * -4, 0);
+    assert_float_equal(x[3 * 32 + 31], 2 * -13 * (7 - 4), 0);
+    assert_float_equal(x[3 * 32 + 30], 2 * -13 * -4, 0);
+    assert_float_equal(x[6 * 32 + 31], 2 * 5 * (5 - 4), 0);
+    assert_float_equal(x[7 * 32 + 31], 2 * -32 * -4, 0);
+}
+
 /* Scales of the 4 and 5 bit K-quants: group 0 scale 33, minimum 2; group 5 scale 0b101001 = 41,
  * minimum 0b110010 = 50; all others 0. */
 static const uint8_t k_scales[12] = {33, 0x80, 0, 0, 2, 0xc0, 0, 0, 0, 0x29, 0, 0};
@@ -311,17 +381,13 @@ static void test_odd_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),
-        cmocka_unit_test(test_half_decode),
-        cmocka_unit_test(test_half_rounding),
-        cmocka_unit_test(test_bfloat),
-        cmocka_unit_test(test_decode_32),
-        cmocka_unit_test(test_decode_q4_k),
-        cmocka_unit_test(test_decode_q5_k),
-        cmocka_unit_test(test_decode_q6_k),
-        cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
+        cmocka_unit_test(test_table),         cmocka_unit_test(test_half_decode),
+        cmocka_unit_test(test_half_rounding), cmocka_unit_test(test_bfloat),
+        cmocka_unit_test(test_decode_32),     cmocka_unit_test(test_decode_mxfp4),
+        cmocka_unit_test(test_decode_iq4_xs), cmocka_unit_test(test_decode_q3_k),
+        cmocka_unit_test(test_decode_q4_k),   cmocka_unit_test(test_decode_q5_k),
+        cmocka_unit_test(test_decode_q6_k),   cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_exact),         cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
         cmocka_unit_test(test_odd_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,10 +4,12 @@ import numpy as np
 # type -> (number in a GGUF file, values of a block, bytes of a block)
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32, 18),
          "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34),
-         "IQ4_NL": (20, 32, 18), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
+         "IQ4_NL": (20, 32, 18), "IQ4_XS": (23, 256, 136), "MXFP4": (39, 32, 17),
+         "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
          "Q6_K": (14, 256, 210)}
 LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113],
                   np.float32)
+FLOATS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 
 
 def half(block, at):
@@ -55,6 +57,27 @@ def six_bits(block):
     return np.stack(parts, 2).reshape(-1, 16, 16) - 32
 
 
+def three_bits(block):
+    low, top = block[:, None, 32:96].reshape(-1, 2, 1, 32), block[:, None, :32]
+    low = (low >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3).reshape(-1, 8, 32)
+    top = top >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    return (low | top << 2).reshape(-1, 16, 16).astype(np.float32) - 4
+
+
+def q3_k_scales(packed):
+    """12 bytes -> 16 scales of 6 bits with sign."""
+    low = np.concatenate([packed[:, :8] & 15, packed[:, :8] >> 4], 1)
+    top = np.concatenate([packed[:, 8:] >> 2 * i & 3 for i in range(4)], 1)
+    return (low | top << 4).astype(np.float32) - 32
+
+
+def iq4_xs_scales(packed):
+    """6 bytes -> 8 scales of 6 bits with sign."""
+    top = np.ascontiguousarray(packed[:, :2]).view("<u2") >> np.arange(0, 16, 2) & 3
+    low = np.stack([packed[:, 2:] & 15, packed[:, 2:] >> 4], 2).reshape(-1, 8)
+    return (low | top << 4).astype(np.float32) - 32
+
+
 def decode(kind, block):
     """Blocks [n][bytes] -> values [n][values of a block]."""
     if kind == "Q8_0":
@@ -63,6 +86,14 @@ def decode(kind, block):
         return half(block, 0) * (nibbles(block, 2).astype(np.float32) - 8)
     if kind == "IQ4_NL":
         return half(block, 0) * LEVELS[nibbles(block, 2)]
+    if kind == "IQ4_XS":
+        codes = np.concatenate([nibbles(block, 8 + 16 * i) for i in range(8)], 1)
+        return np.repeat(half(block, 0) * iq4_xs_scales(block[:, 2:8]), 32, 1) * LEVELS[codes]
+    if kind == "MXFP4":
+        return np.ldexp(FLOATS[nibbles(block, 1)], block[:, :1].astype(np.int32) - 127)
+    if kind == "Q3_K":
+        scales = half(block, 108) * q3_k_scales(block[:, 96:108])
+        return (scales[:, :, None] * three_bits(block)).reshape(-1, 256)
     if kind == "Q4_1":
         return half(block, 0) * nibbles(block, 4).astype(np.float32) + half(block, 2)
     if kind == "Q5_0":
@@ -90,6 +121,12 @@ def draw_blocks(rng, kind, n, spread):
     elif kind == "Q6_K":
         block[:, 192:208] = rng.integers(-40, 41, (n, 16)).astype(np.int8).view(np.uint8)
         put_half(block, 208, d / (18.5 * 23))
+    elif kind == "IQ4_XS":
+        put_half(block, 0, d / (70 * 18.5))
+    elif kind == "MXFP4":
+        block[:, 0] = np.rint(np.log2(d / 2.9)) + 127
+    elif kind == "Q3_K":
+        put_half(block, 108, d / (2.35 * 18.5))
     elif kind in ("Q4_K", "Q5_K"):
         most = 15 if kind == "Q4_K" else 31
         put_half(block, 0, d / (most * 0.3 * 36))

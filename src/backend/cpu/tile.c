@@ -48,7 +48,7 @@ static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uin
     struct block32 block;
     for (int j = 0; left > 0; tile += u.bytes)
         for (int i = 0; i < u.n_blocks && left > 0; i++, left--) {
-            block32_read(traits, row, j, &block);
+            block32_read(w->source->format, row, j, &block);
             place_block(traits->codes, &block, i, r, tile);
             if (++j < traits->block_elements / BLOCK_COLS) continue;
             row += traits->block_bytes;

@@ -4,8 +4,11 @@
 
 #include <string.h>
 
+#include "quant/fp4.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"
+#include "quant/levels.h"
+#include "quant/signed_scales.h"
 
 static uint32_t word_at(const uint8_t *bytes, int i)
 {
@@ -73,14 +76,49 @@ static void read_q6_k(const uint8_t *super, int j, struct block32 *out)
     out->scale = load_half(super + 208);
 }
 
-void block32_read(const struct format_traits *traits, const uint8_t *block, int j,
-                  struct block32 *out)
+/* 32 bytes of third bits, 64 of low pairs, scales, d. Blocks take third bits by shift, and so low
+ * pairs, 0 .. 3 of the first 32 and 4 .. 7 of the others. The offset is 4, that of S6 is 32. */
+static void read_q3_k(const uint8_t *super, int j, struct block32 *out)
+{
+    const uint8_t *low = super + 32 + j / 4 * 32;
+    for (int g = 0; g < 8; g++)
+        out->q[g] =
+            ((word_at(low, g) >> j % 4 * 2 & PAIRS) | (word_at(super, g) >> j & BITS) << 2) +
+            (32 - 4) * BITS;
+    for (int half = 0; half < 2; half++)
+        out->factor[half] = (int8_t)q3_k_scale(super + 96, 2 * j + half);
+    out->scale = load_half(super + 108);
+}
+
+/* d, scales, eight times the nibbles of IQ4_NL. */
+static void read_iq4_xs(const uint8_t *super, int j, struct block32 *out)
+{
+    read_nibbles(super + 8 + j * LEVEL_BYTES, out);
+    out->scale = load_half(super) * (float)iq4_xs_scale(super + 2, j);
+}
+
+/* Exponent, nibbles. Floats of four bits become codes of five bits. */
+static void read_mxfp4(const uint8_t *block, struct block32 *out)
+{
+    read_nibbles(block + 1, out);
+    for (int g = 0; g < 8; g++) {
+        uint32_t nibbles = out->q[g];
+        out->q[g] = 16 * BITS;
+        for (int i = 0; i < 32; i += 8) out->q[g] += (uint32_t)fp4_doubled[nibbles >> i & 15] << i;
+    }
+    out->scale = fp4_half_scale(block[0]);
+}
+
+void block32_read(enum format format, const uint8_t *block, int j, struct block32 *out)
 {
     out->min = 0;
-    if (traits->block_elements == BLOCK_COLS)
-        read_simple(traits, block, out);
-    else if (traits->codes == CODE_S6)
-        read_q6_k(block, j, out);
-    else
-        read_k(traits, block, j, out);
+    switch (format) {
+    case FORMAT_Q3_K: read_q3_k(block, j, out); break;
+    case FORMAT_Q4_K:
+    case FORMAT_Q5_K: read_k(format_traits(format), block, j, out); break;
+    case FORMAT_Q6_K: read_q6_k(block, j, out); break;
+    case FORMAT_IQ4_XS: read_iq4_xs(block, j, out); break;
+    case FORMAT_MXFP4: read_mxfp4(block, out); break;
+    default: read_simple(format_traits(format), block, out); break;
+    }
 }

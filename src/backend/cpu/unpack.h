@@ -28,7 +28,6 @@ struct block32 {
 };
 
 /* Reads values 32 j .. 32 j + 31 of a block that has the layout of the file. */
-void block32_read(const struct format_traits *traits, const uint8_t *block, int j,
-                  struct block32 *out);
+void block32_read(enum format format, const uint8_t *block, int j, struct block32 *out);
 
 #endif

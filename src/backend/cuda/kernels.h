@@ -44,7 +44,7 @@
  * sm90/beside_mixed.cu). Float weights may be read as mirrors there for a few rows too
  * (lowering.c). Rows whose activations do not fit in shared memory take matvec_stream.cuh
  * (matvec_launch.cuh: launch_form). All files share instructions.cuh (PTX), round.cuh (rounding,
- * NaN), form.cuh (formats of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what
+ * NaN), form.cuh (tiles of weights), block.cuh (rows, sums) and launch.cuh. Kernels that use what
  * only Hopper has go to kernels/sm90/, which CMake compiles for 90a alone. */
 #ifndef CUDA_KERNELS_H
 #define CUDA_KERNELS_H

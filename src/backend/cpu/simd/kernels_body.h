@@ -63,8 +63,8 @@ ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
         }
 }
 
-/* Whether unpacked codes take all 8 bits. Those of N4 do: they are the levels of iq4_nl.c plus
- * 128. */
+/* Whether unpacked codes take all 8 bits. Those of N4 do: they are the levels of quant/levels.h,
+ * plus 128. */
 ALWAYS bool is_wide(enum code_kind kind)
 {
     return kind == CODE_S8 || kind == CODE_N4;

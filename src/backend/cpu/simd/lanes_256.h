@@ -188,7 +188,7 @@ static inline bvec b_or(bvec x, bvec y)
 #define b_shr(x, n) ((bvec){_mm256_srli_epi16((x).a, (n)), _mm256_srli_epi16((x).b, (n))})
 #define b_shl(x, n) ((bvec){_mm256_slli_epi16((x).a, (n)), _mm256_slli_epi16((x).b, (n))})
 
-/* The table of quant/iq4_nl.c, plus 128. */
+/* The table of quant/levels.h, plus 128. */
 static inline bvec b_nl4(bvec index)
 {
     const __m128i table =

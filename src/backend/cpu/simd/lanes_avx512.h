@@ -120,7 +120,7 @@ static inline bvec b_or(bvec a, bvec b)
 #define b_shr(a, n) _mm512_srli_epi16((a), (uint8_t)(n))
 #define b_shl(a, n) _mm512_slli_epi16((a), (uint8_t)(n))
 
-/* The table of quant/iq4_nl.c, plus 128. */
+/* The table of quant/levels.h, plus 128. */
 static inline bvec b_nl4(bvec index)
 {
     const __m128i table =

@@ -109,7 +109,7 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     }
 }
 
-/* The table of quant/iq4_nl.c, plus 128. */
+/* The table of quant/levels.h, plus 128. */
 static inline bvec b_nl4(bvec index)
 {
     static const uint8_t levels[16] = {1,   24,  45,  63,  79,  93,  106, 118,

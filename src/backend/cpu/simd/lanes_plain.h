@@ -138,7 +138,7 @@ static inline bvec b_shl(bvec x, int n)
     for (int i = 0; i < 64; i++) x.v[i] = (uint8_t)(x.v[i] << n);
     return x;
 }
-/* The table of quant/iq4_nl.c, plus 128. */
+/* The table of quant/levels.h, plus 128. */
 static inline bvec b_nl4(bvec index)
 {
     static const uint8_t table[16] = {1,   24,  45,  63,  79,  93,  106, 118,

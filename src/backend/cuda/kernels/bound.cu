@@ -2,7 +2,7 @@
  * (bounds.h). A warp takes a row. Bound: decoding; a model's feed-forward matrices take some tens
  * of milliseconds, once. */
 #include "backend/cuda/kernels/block.cuh"
-#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/file.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 
 namespace {

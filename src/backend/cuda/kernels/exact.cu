@@ -6,7 +6,7 @@
  * memory, 32 columns at a time. Bound by fp32 arithmetic and the decoding.
  * Experts: a block makes 32 outputs of one row, a warp 4, for one chosen expert or for all of the
  * row's in turn; weights are decoded again for each pair. */
-#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/file.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 #include "backend/cuda/kernels/round.cuh"
 

@@ -1,8 +1,8 @@
-/* How weights are read on the device: what a format looks like in tiles (types.h), a lane's share
- * of a tile as operands of mma.sync m16n8k32, and the decoding of any weight of any layout.
+/* How tiles are read on the device: what a format looks like in tiles (types.h), a lane's share of
+ * a tile as operands of mma.sync m16n8k32, and the decoding of tiles.
  *
- * Several formats share a form. A value is scale * code + minus; codes are small integers, or for
- * IQ4_NL indices into a table of levels. `form_fragments` gives codes (levels) times 1 / unit:
+ * Several formats share a form. A value is scale * code + minus; codes are small integers, or in
+ * FORM_N4 indices into a table of levels. `form_fragments` gives codes (levels) times 1 / unit:
  * shifting a two's complement code to the top of its byte extends its sign for free, and the
  * finished sum is multiplied by unit. */
 #ifndef CUDA_FORM_CUH
@@ -89,7 +89,7 @@ __host__ __device__ constexpr float form_unit(enum form f)
     return form_facts_of(f).offset ? 1.0f / (1 << (8 - form_facts_of(f).bits)) : 1.0f;
 }
 
-/* The sixteen levels of IQ4_NL as bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38,
+/* The sixteen levels of FORM_N4 as bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38,
  * 53 69 89 113. */
 enum : uint32_t {
     LEVELS_0 = 0xbfad9881u,
@@ -295,134 +295,6 @@ __device__ __forceinline__ void tile_decode8(const struct cuda_weight &w, int ex
 #undef X
     default: break;
     }
-}
-
-/* Blocks as in a file: src/quant has the layouts. They are aligned to 2 bytes at least. */
-template <int FORMAT> struct file_block;
-#define X(NAME, name, type, elements, bytes, budget, kind, at)                                     \
-    template <> struct file_block<FORMAT_##NAME> {                                                 \
-        enum { COLS = elements, BYTES = bytes, CODES = at };                                       \
-        static constexpr struct code_facts facts = form_facts_of(FORM_##kind);                     \
-    };
-BLOCK_FORMAT_LIST(X)
-#undef X
-
-__device__ __forceinline__ uint32_t load_word(const uint8_t *p)
-{
-    const uint16_t *h = reinterpret_cast<const uint16_t *>(p);
-    return h[0] | (uint32_t)h[1] << 16;
-}
-
-/* The codes of columns col .. col + 3 (col a multiple of 4) of a row as in the file, a signed byte
- * each: q minus the format's offset; indices for IQ4_NL. */
-template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint8_t *row, int col)
-{
-    typedef file_block<FORMAT> B;
-    const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES, *q = block + B::CODES;
-    int c = col % B::COLS;
-    if constexpr (B::facts.bits == 8) {
-        return load_word(q + c); /* signed as they are */
-    } else if constexpr (B::COLS == 32) {
-        uint32_t n = load_word(q + c % 16) >> (c / 16 * 4) & 0x0f0f0f0fu;
-        if constexpr (B::facts.bits == 5) {
-            uint32_t top = load_word(q - 4) >> c & 15;
-            n |= top * 0x02040810u & 0x10101010u;
-        }
-        return B::facts.offset ? __vsub4(n, B::facts.offset * 0x01010101u) : n;
-    } else if constexpr (FORMAT == FORMAT_Q6_K) {
-        int part = c / 128, quarter = c % 128 / 32, i = c % 32;
-        uint32_t low = load_word(block + part * 64 + quarter % 2 * 32 + i) >> (quarter / 2 * 4);
-        uint32_t top = load_word(block + 128 + part * 32 + i) >> (quarter * 2);
-        return __vsub4((low & 0x0f0f0f0fu) | (top & 0x03030303u) << 4, 0x20202020u);
-    } else {
-        int group = c / 32, i = c % 32;
-        uint32_t n = load_word(q + group / 2 * 32 + i) >> (group % 2 * 4) & 0x0f0f0f0fu;
-        if constexpr (B::facts.bits == 5)
-            n |= (load_word(block + 16 + i) >> group & 0x01010101u) << 4;
-        return n;
-    }
-}
-
-/* Scale and minus of column col. */
-template <int FORMAT> __device__ __forceinline__ float2 file_scale(const uint8_t *row, int col)
-{
-    typedef file_block<FORMAT> B;
-    const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES;
-    if constexpr (FORMAT == FORMAT_Q6_K) {
-        float d = half_at(block + 208);
-        return make_float2(d * (float)(int8_t)block[192 + col % 256 / 16], 0.0f);
-    } else if constexpr (B::COLS == 256) {
-        int g = col % 256 / 32, scale, min;
-        const uint8_t *packed = block + 4;
-        if (g < 4) {
-            scale = packed[g] & 63, min = packed[g + 4] & 63;
-        } else {
-            scale = (packed[g + 4] & 15) | packed[g - 4] >> 6 << 4;
-            min = packed[g + 4] >> 4 | packed[g] >> 6 << 4;
-        }
-        return make_float2(half_at(block) * (float)scale, -(half_at(block + 2) * (float)min));
-    } else {
-        return make_float2(half_at(block), B::facts.has_min ? half_at(block + 2) : 0.0f);
-    }
-}
-
-template <int FORMAT>
-__device__ __forceinline__ void file_decode4(const uint8_t *row, int col, float out[4])
-{
-    uint32_t codes = file_codes4<FORMAT>(row, col);
-    float2 s = file_scale<FORMAT>(row, col);
-    if constexpr (FORMAT == FORMAT_IQ4_NL)
-        codes = levels_of((codes & 15) | (codes >> 4 & 0xf0) | (codes >> 8 & 0xf00) |
-                          (codes >> 12 & 0xf000));
-    scale4(codes, s.x, s.y, out);
-}
-
-/* Columns col .. col + 7 of a row as in the file, of any format; 0 from column `cols` on. */
-__device__ __forceinline__ void file_decode8(enum format format, const uint8_t *row, int col,
-                                             int cols, float out[8])
-{
-    switch (format) {
-    case FORMAT_F32:
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            out[i] = col + i < cols ? reinterpret_cast<const float *>(row)[col + i] : 0.0f;
-        break;
-    case FORMAT_F16:
-#pragma unroll
-        for (int i = 0; i < 8; i++) out[i] = col + i < cols ? half_at(row + 2 * (col + i)) : 0.0f;
-        break;
-    case FORMAT_BF16:
-#pragma unroll
-        for (int i = 0; i < 8; i++)
-            out[i] = col + i < cols
-                         ? __uint_as_float(
-                               (uint32_t) reinterpret_cast<const uint16_t *>(row)[col + i] << 16)
-                         : 0.0f;
-        break;
-#define X(NAME, ...)                                                                               \
-    case FORMAT_##NAME:                                                                            \
-        file_decode4<FORMAT_##NAME>(row, col, out);                                                \
-        file_decode4<FORMAT_##NAME>(row, col + 4, out + 4);                                        \
-        break;
-        BLOCK_FORMAT_LIST(X)
-#undef X
-    default: break;
-    }
-}
-
-/* Columns col .. col + 7 (col a multiple of 8) of a row of any weight; 0 beyond its columns. */
-__device__ __forceinline__ void weight_decode8(const struct cuda_weight &w, int expert, int row,
-                                               int col, float out[8])
-{
-    if (w.layout == LAYOUT_TILES) {
-        tile_decode8(w, expert, row, col, out);
-        return;
-    }
-    int64_t at = (int64_t)expert * w.rows + row;
-    if (w.layout == LAYOUT_FLOATS)
-        file_decode8(FORMAT_F32, w.quants + at * w.cols * 4, col, w.cols, out);
-    else
-        file_decode8(w.format, w.quants + at * w.row_bytes, col, w.cols, out);
 }
 
 #endif

@@ -4,8 +4,7 @@
  * A warp has WARP_GROUPS groups of 8 weight rows and one slice of the columns. Weights are the A
  * operand of mma.sync m16n8k32. Activations are the B operand, ROW_TILES tiles of 8 rows, in shared
  * memory. LANE_ROWS says how many rows a lane has sums of for each tile of rows: 2, or 1 where a
- * product has at most four rows; these take every other column of B. For every 32 columns (Q6_K:
- * 16)
+ * product has at most four rows; these take every other column of B. For every 32 columns (S6: 16)
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
  * in rising order. Slices are added in rising order at the end. Nothing of this depends on the
  * other rows or on how many there are, so neither do the bits of a row.

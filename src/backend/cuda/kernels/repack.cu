@@ -2,7 +2,7 @@
  * 16 codes from its row's blocks, packs them and writes them in one piece; bound by the bytes read
  * and written, which an upload over PCIe does not come near. LAYOUT_ROWS and LAYOUT_FILE are
  * copied, LAYOUT_FLOATS decoded, a thread taking 8 columns. */
-#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/file.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
@@ -61,16 +61,16 @@ __global__ void __launch_bounds__(THREADS)
     if constexpr (form_has_minus(F)) w.minus[at] = __half_as_ushort(__float2half_rn(s.y));
 }
 
-/* Rows of any format, units of 2 bytes; the padding gets zeros. */
+/* Rows of any format, whose bytes may be odd in number; the padding gets zeros. */
 __global__ void __launch_bounds__(THREADS)
     repack_rows(struct cuda_weight w, int64_t first, const uint8_t *__restrict__ file,
                 int64_t row_bytes, int64_t used_bytes)
 {
     grid_wait();
-    const uint16_t *from = reinterpret_cast<const uint16_t *>(file + blockIdx.x * row_bytes);
-    uint16_t *to = reinterpret_cast<uint16_t *>(w.quants + (first + blockIdx.x) * w.row_bytes);
-    for (int64_t i = threadIdx.x; i < w.row_bytes / 2; i += THREADS)
-        to[i] = i < used_bytes / 2 ? from[i] : 0;
+    const uint8_t *from = file + blockIdx.x * row_bytes;
+    uint8_t *to = w.quants + (first + blockIdx.x) * w.row_bytes;
+    for (int64_t i = threadIdx.x; i < w.row_bytes; i += THREADS)
+        to[i] = i < used_bytes ? from[i] : 0;
 }
 
 __global__ void __launch_bounds__(THREADS)

@@ -1,10 +1,10 @@
 /* Rows on their own: look-ups in tables, elementwise steps.
  *
  * Elementwise steps treat all live rows as one array, a quad a thread (block.cuh). Look-ups decode
- * 8 columns a thread (form.cuh); their results have the bits of quant's decoders times the scale.
+ * 8 columns a thread (file.cuh); their results have the bits of quant's decoders times the scale.
  * Bound: bytes read and written; one row: the latency of one or two dependent reads from L2. */
 #include "backend/cuda/kernels/block.cuh"
-#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/file.cuh"
 #include "backend/cuda/kernels/launch.cuh"
 
 namespace {
