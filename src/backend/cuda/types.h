@@ -9,7 +9,7 @@
  * 32-column block the 8 values of columns 4t .. 4t+3 and 16+4t .. 16+4t+3, in this order: v0..v7.
  *   quants, 8 bits: 16 bytes a lane: v0..v7 of block 0, v0..v7 of block 1 (int8).
  *   quants, 4 bits: 8 bytes a lane, 4 a block: byte i holds v[i] in its low and v[i+4] in its high
- *                   half.
+ *                   half; of IQ4_* byte i holds v[2i] and v[2i+1].
  *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]     (Q5_*, MXFP4).
  *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i]
  *                   of block f/2, f = 0..3                                  (Q6_K, Q3_K).

@@ -106,6 +106,15 @@ __device__ __forceinline__ uint32_t levels_of(uint32_t n)
     return __byte_perm(below, above, 0x3210u | (n & 0x8888u) >> 1);
 }
 
+/* The same where they are above zero, or where they are below, with their signs turned over; zeros
+ * elsewhere. Where the top bit of a selector is set, a byte becomes eight copies of the sign, and
+ * here no byte has a sign. */
+template <bool IS_ABOVE> __device__ __forceinline__ uint32_t levels_apart(uint32_t n)
+{
+    return IS_ABOVE ? permute_signs(LEVELS_2, LEVELS_3, n ^ 0x8888u)
+                    : permute_signs(0x4153687fu, 0x0a162331u, n);
+}
+
 /* A lane's words of a tile -> b[block][half], the B operands of the tile's two 32-column blocks,
  * with values code / unit. q: form_words words; high: its bytes of that plane. */
 template <enum form F>
@@ -124,9 +133,8 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
             b[i][0] = w & 0x0f0f0f0fu;
             b[i][1] = w >> 4 & 0x0f0f0f0fu;
         } else if constexpr (F == FORM_N4) {
-            uint32_t x = levels_of(w), y = levels_of(w >> 16);
-            b[i][0] = __byte_perm(x, y, 0x6420);
-            b[i][1] = __byte_perm(x, y, 0x7531);
+            b[i][0] = levels_of(w);
+            b[i][1] = levels_of(w >> 16);
         } else if constexpr (F == FORM_S5) { /* bit k of a nibble to bit 7 of byte k */
             uint32_t h = high >> 8 * i;
             b[i][0] = (w << 3 & 0x78787878u) | ((h & 15) * 0x10204080u & 0x80808080u);
@@ -140,6 +148,33 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
             b[i][0] = (w << 2 & 0x3c3c3c3cu) | (h0 & 0xc0c0c0c0u);
             b[i][1] = (w >> 2 & 0x3c3c3c3cu) | (h1 & 0xc0c0c0c0u);
         }
+    }
+}
+
+/* How many operands hold a form's codes. Products take two for FORM_N4: the levels above zero, and
+ * those below with their signs turned over. Permutations of bytes take twice as long as other
+ * instructions, and two operands need four a word, where one needs six. */
+__host__ __device__ constexpr int form_parts(enum form f)
+{
+    return f == FORM_N4 ? 2 : 1;
+}
+
+/* A lane's words of a tile -> the operands b[part] as above; part 1 is to be subtracted. */
+template <enum form F>
+__device__ __forceinline__ void form_operands(const uint32_t *q, uint32_t high,
+                                              uint32_t (&b)[form_parts(F)][2][2])
+{
+    if constexpr (form_parts(F) == 1) {
+        form_fragments<F>(q, high, b[0]);
+    } else {
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                uint32_t n = q[i] >> 16 * half;
+                b[0][i][half] = levels_apart<true>(n);
+                b[1][i][half] = levels_apart<false>(n);
+            }
     }
 }
 

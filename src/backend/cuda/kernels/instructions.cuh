@@ -18,6 +18,15 @@ __device__ __forceinline__ uint32_t shared_address(const void *p)
     return (uint32_t)__cvta_generic_to_shared(p);
 }
 
+/* Four bytes of low and high, selected by four nibbles. Where a nibble's top bit is set, the byte
+ * is eight copies of the selected one's sign. */
+__device__ __forceinline__ uint32_t permute_signs(uint32_t low, uint32_t high, uint32_t nibbles)
+{
+    uint32_t out;
+    asm("prmt.b32 %0, %1, %2, %3;" : "=r"(out) : "r"(low), "r"(high), "r"(nibbles));
+    return out;
+}
+
 /* ---- cp.async: from global to shared memory while the thread goes on ------------------------ */
 
 /* 16 bytes through L1, for what other warps of the multiprocessor read too. */

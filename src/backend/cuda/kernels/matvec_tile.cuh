@@ -60,25 +60,45 @@ __device__ __forceinline__ float own_half(uint32_t pair)
     return __half2float(__ushort_as_half((uint16_t)(pair >> (threadIdx.x & 4) * 4)));
 }
 
+/* A lane's codes of a tile as operands. */
+template <enum form F> struct fragments {
+    uint32_t of[form_parts(F)][2][2];
+};
+
 /* The dots of a block of 32 columns, or with FORM_S6 a half of it, of both groups: those of group g
  * at 2 g and 2 g + 1; or, IS_ONTO, on top of what is there. */
 template <enum form F, bool IS_ONTO>
 __device__ __forceinline__ void matvec_multiply_block(int dots[4],
-                                                      const uint32_t (&b)[WARP_GROUPS][2][2],
-                                                      int block, int half, uint2 x)
+                                                      const fragments<F> (&b)[WARP_GROUPS],
+                                                      int part, int block, int half, uint2 x)
 {
+    const uint32_t(&first)[2] = b[0].of[part][block], (&second)[2] = b[1].of[part][block];
     if constexpr (F == FORM_S6) {
         uint32_t x_half = half ? x.y : x.x;
         if (IS_ONTO)
-            mma_i8_k16_add(dots, b[0][block][half], b[1][block][half], x_half);
+            mma_i8_k16_add(dots, first[half], second[half], x_half);
         else
-            mma_i8_k16_apart(dots, b[0][block][half], b[1][block][half], x_half);
+            mma_i8_k16_apart(dots, first[half], second[half], x_half);
     } else {
-        uint32_t a[4] = {b[0][block][0], b[1][block][0], b[0][block][1], b[1][block][1]};
+        uint32_t a[4] = {first[0], second[0], first[1], second[1]};
         if (IS_ONTO)
             mma_i8_k32_add(dots, a, x.x, x.y);
         else
             mma_i8_k32_apart(dots, a, x.x, x.y);
+    }
+}
+
+/* The same for all parts. */
+template <enum form F, bool IS_ONTO>
+__device__ __forceinline__ void matvec_dots(int dots[4], const fragments<F> (&b)[WARP_GROUPS],
+                                            int block, int half, uint2 x)
+{
+    matvec_multiply_block<F, IS_ONTO>(dots, b, 0, block, half, x);
+    if constexpr (form_parts(F) == 2) {
+        int below[4];
+        matvec_multiply_block<F, false>(below, b, 1, block, half, x);
+#pragma unroll
+        for (int i = 0; i < 4; i++) dots[i] -= below[i];
     }
 }
 
@@ -105,9 +125,9 @@ __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GRO
 {
     constexpr int V = 8 * value_step(STAGE_KTILES), D = 8 * scale_step(STAGE_KTILES);
     constexpr int HALVES = F == FORM_S6 ? 2 : 1;
-    uint32_t b[WARP_GROUPS][2][2];
+    fragments<F> b[WARP_GROUPS];
 #pragma unroll
-    for (int g = 0; g < WARP_GROUPS; g++) form_fragments<F>(share[g].q, share[g].high, b[g]);
+    for (int g = 0; g < WARP_GROUPS; g++) form_operands<F>(share[g].q, share[g].high, b[g].of);
 #pragma unroll
     for (int n = 0; n < ROW_TILES; n++) {
         float4 d[LANE_ROWS];
@@ -123,11 +143,11 @@ __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GRO
 #pragma unroll
             for (int half = 0; half < HALVES; half++) {
                 int dots[4];
-                matvec_multiply_block<F, false>(dots, b, block, half, x);
+                matvec_dots<F, false>(dots, b, block, half, x);
                 if (IS_FINE && LANE_ROWS == 2) {
 #pragma unroll
                     for (int i = 0; i < 4; i++) dots[i] *= FINE_STEPS;
-                    matvec_multiply_block<F, true>(dots, b, block, half, low);
+                    matvec_dots<F, true>(dots, b, block, half, low);
                 }
 #pragma unroll
                 for (int g = 0; g < WARP_GROUPS; g++) {

@@ -39,7 +39,8 @@ __global__ void __launch_bounds__(THREADS)
     } else {
         uint32_t q[2];
         for (int b = 0; b < 2; b++)
-            q[b] = (codes[b][0] & 0x0f0f0f0fu) | (codes[b][1] & 0x0f0f0f0fu) << 4;
+            q[b] = F == FORM_N4 ? pack_nibbles(codes[b][0]) | pack_nibbles(codes[b][1]) << 16
+                                : (codes[b][0] & 0x0f0f0f0fu) | (codes[b][1] & 0x0f0f0f0fu) << 4;
         reinterpret_cast<uint2 *>(w.quants)[tile * 32 + lane] = make_uint2(q[0], q[1]);
     }
     if constexpr (form_high_bits(F) == 1) {
