@@ -126,7 +126,7 @@ static void check_rows(const struct cpu_kernels *k, const struct data *d, bool i
     char name[96];
     int64_t stride = round_up(d->n_rows);
     const struct format_traits *format = format_traits(d->w.source.format);
-    bool is_rounded = format->block_elements == 256 && format->codes != CODE_S6;
+    bool is_rounded = format->block_elements == 256 && !code_kind_has_halves(format->codes);
     bool is_sums = is_fine || format->codes == CODE_NONE;
     snprintf(name, sizeof name, "%s, %s%s, %d rows, %d by %d", k->name, format->name,
              is_fine ? ", fine" : "", (int)d->n_act, (int)d->n_rows, (int)d->cols);

@@ -159,10 +159,10 @@ static void check_shape(const struct cpu_kernels *k, enum format format, int64_t
             p.w.weight.shape.ahead = ways[i % 4];
             check_rows(k, &p, is_fine, counts[i], &d);
         }
-        /* Scales in blocks of 256 are products, rounded to a half in tiles: 2^-11. Tiles of S6 have
-         * both factors. */
+        /* Scales in blocks of 256 are products, rounded to a half in tiles: 2^-11. Tiles whose
+         * halves have scales have both factors. */
         const struct format_traits *t = format_traits(format);
-        bool is_rounded = t->block_elements == 256 && t->codes != CODE_S6;
+        bool is_rounded = t->block_elements == 256 && !code_kind_has_halves(t->codes);
         check(k->name, t->name, relative(d), is_rounded ? 1e-3 : 1e-6);
     }
     close_product(&p);

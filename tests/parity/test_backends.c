@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "backend/cpu/cpu.h"
+#include "backend/cpu/unpack.h"
 #include "backend/ref/ref.h"
 #include "base/mem.h"
 #include "carat_inspect.h"
@@ -47,7 +48,7 @@ static double fine_budget(const struct backend *b, const struct parity_shape *s,
     bool is_cpu = b == &cpu_backend;
     bool is_half = !is_cpu && (s->rows > 64 || decode == MATMUL_FP16);
     const struct format_traits *t = format_traits(s->format);
-    bool is_rounded = t->block_elements == 256 && !(is_cpu && t->codes == CODE_S6);
+    bool is_rounded = t->block_elements == 256 && !(is_cpu && code_kind_has_halves(t->codes));
     if (is_half) return is_rounded ? 2e-6 : 1e-6;
     return is_rounded ? 1e-6 : 1e-9;
 }

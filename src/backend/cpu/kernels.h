@@ -14,7 +14,7 @@ struct act_block {
     float sum;     /* of the activations */
     int32_t minus; /* minus the sum of q */
     /* The initial value of sums of half a block by 6-bit codes: -32 times the sum of q there; the
-     * same in 16 bits (modulo 2^16) for columns 4 i and 4 i + 1 and for the two others. */
+     * same in 16 bits for columns 4 i and 4 i + 1 and for the two others. */
     int32_t start6[2];
     int16_t start6_pairs[2][2];
 };

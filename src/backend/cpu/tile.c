@@ -30,7 +30,7 @@ static void place_block(enum code_kind kind, const struct block32 *block, int i,
     uint16_t *scales = (uint16_t *)(void *)(unit + u.scales_at);
     uint16_t *mins = (uint16_t *)(void *)(unit + u.mins_at);
     place_codes(code_kind_facts(kind).bits, block->q, r, unit + (size_t)i * u.block_bytes);
-    if (kind == CODE_S6) {
+    if (code_kind_has_halves(kind)) {
         scales[r] = float_to_half(block->scale);
         for (int half = 0; half < 2; half++)
             ((int8_t *)mins)[(i * 2 + half) * TILE_ROWS + r] = block->factor[half];

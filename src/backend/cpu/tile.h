@@ -1,17 +1,18 @@
 /* Weights in the form that the kernels read: tiles of 16 rows, interleaved so that one register
  * holds four values of each row, in as many bits as the file has.
  *
- * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (S6: 8,
- * else 2). Units lie one after the other, so that reading tiles is reading one stream of whole
- * cache lines. The last unit may have blocks that are not used. A unit has
+ * A tile covers 16 rows and all columns, in blocks of 32 columns. A unit is a few blocks (8 where
+ * halves of blocks have scales of their own, else 2). Units lie one after the other, so that
+ * reading tiles is reading one stream of whole cache lines. The last unit may have blocks that are
+ * not used. A unit has
  *   codes   block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
  *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
  *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
  *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
  *           first 64 are those of group g, of the next 64 of group g + 4.
- *   scales  16 fp16 numbers per block (S6: 16 for the unit)
- *   mins    16 fp16 numbers per block, for kinds with a minimum; S6: 2 x 16 signed bytes per block,
- *           factors of its two halves of 16 columns
+ *   scales  16 fp16 numbers per block (with halves: 16 for the unit)
+ *   mins    16 fp16 numbers per block, for kinds with a minimum; with halves: 2 x 16 signed bytes
+ *           per block, factors of its two halves of 16 columns
  * Codes are unsigned; quant/format.h says what they stand for. */
 #ifndef BACKEND_CPU_TILE_H
 #define BACKEND_CPU_TILE_H
@@ -53,12 +54,13 @@ static inline size_t whole_lines(size_t bytes)
 static inline struct tile_unit tile_unit_for_codes(enum code_kind kind)
 {
     const struct code_facts facts = code_kind_facts(kind);
-    struct tile_unit u = {.n_blocks = kind == CODE_S6 ? 8 : 2, .has_min = facts.has_min};
+    const bool has_halves = code_kind_has_halves(kind);
+    struct tile_unit u = {.n_blocks = has_halves ? 8 : 2, .has_min = facts.has_min};
     size_t n = (size_t)u.n_blocks, halves = TILE_ROWS * 2;
     u.block_bytes = (size_t)facts.bits * TILE_ROWS * BLOCK_COLS / 8;
     u.scales_at = n * u.block_bytes;
-    u.mins_at = u.scales_at + (kind == CODE_S6 ? halves : n * halves);
-    u.bytes = whole_lines(u.mins_at + (u.has_min || kind == CODE_S6 ? n * halves : 0));
+    u.mins_at = u.scales_at + (has_halves ? halves : n * halves);
+    u.bytes = whole_lines(u.mins_at + (u.has_min || has_halves ? n * halves : 0));
     return u;
 }
 

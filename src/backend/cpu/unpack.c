@@ -77,14 +77,14 @@ static void read_q6_k(const uint8_t *super, int j, struct block32 *out)
 }
 
 /* 32 bytes of third bits, 64 of low pairs, scales, d. Blocks take third bits by shift, and so low
- * pairs, 0 .. 3 of the first 32 and 4 .. 7 of the others. The offset is 4, that of S6 is 32. */
+ * pairs, 0 .. 3 of the first 32 and 4 .. 7 of the others. The offset is 4, that of H4 is 8. */
 static void read_q3_k(const uint8_t *super, int j, struct block32 *out)
 {
     const uint8_t *low = super + 32 + j / 4 * 32;
     for (int g = 0; g < 8; g++)
         out->q[g] =
             ((word_at(low, g) >> j % 4 * 2 & PAIRS) | (word_at(super, g) >> j & BITS) << 2) +
-            (32 - 4) * BITS;
+            (8 - 4) * BITS;
     for (int half = 0; half < 2; half++)
         out->factor[half] = (int8_t)q3_k_scale(super + 96, 2 * j + half);
     out->scale = load_half(super + 108);

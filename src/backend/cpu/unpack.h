@@ -17,6 +17,13 @@ static inline struct code_facts code_kind_facts(enum code_kind kind)
     return facts[kind];
 }
 
+/* Whether both halves of a block of 32 columns have scales of their own: factors times the scale of
+ * 256 columns. */
+static inline bool code_kind_has_halves(enum code_kind kind)
+{
+    return code_kind_facts(kind).scale_cols < BLOCK_COLS;
+}
+
 /* The lowest four, two and one bits of the four codes of a word. */
 enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
 
@@ -24,7 +31,7 @@ enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
 struct block32 {
     uint32_t q[BLOCK_COLS / 4]; /* four codes per word, the first one in its lowest byte */
     float scale, min;
-    int8_t factor[2]; /* of S6: of both halves */
+    int8_t factor[2]; /* of both halves, in kinds that have these */
 };
 
 /* Reads values 32 j .. 32 j + 31 of a block that has the layout of the file. */

@@ -12,7 +12,7 @@
  *                   half; of IQ4_* byte i holds v[2i] and v[2i+1].
  *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]     (Q5_*, MXFP4).
  *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i]
- *                   of block f/2, f = 0..3                                  (Q6_K, Q3_K).
+ *                   of block f/2, f = 0..3                                  (Q6_K).
  *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
  *                   Q6_K and Q3_K have one for each 16 columns: [t][block][half][j]   (64 bytes).
  * A value is scale * code + minus. Codes are the file's quants less the format's offset (Q4_0: 8,

@@ -78,7 +78,7 @@ ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)
 /* Parts of a block that have scales of their own. */
 ALWAYS int block_halves(enum code_kind kind)
 {
-    return kind == CODE_S6 ? 2 : 1;
+    return code_kind_has_halves(kind) ? 2 : 1;
 }
 
 /* Scales of the 16 rows of a tile in a unit's block i. */
@@ -86,10 +86,10 @@ ALWAYS fvec unit_scales(enum code_kind kind, const uint8_t *unit, int i)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
-    return f_load_f16(kind == CODE_S6 ? scales : scales + i * 16);
+    return f_load_f16(block_halves(kind) == 2 ? scales : scales + i * 16);
 }
 
-/* S6: the factors of the 16 rows in half h of a unit's block i. The sum of both halves, times their
+/* The factors of the 16 rows in half h of a unit's block i. The sum of both halves, times their
  * factors, is below 2^24, so that floats hold it exactly, in whichever way it is computed. */
 ALWAYS const int8_t *unit_factors(enum code_kind kind, const uint8_t *unit, int i, int h)
 {
@@ -107,7 +107,7 @@ ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i)
  * vector registers. */
 ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
-    if (block_halves(kind) == 2) return i_set(a->start6[h]);
+    if (block_halves(kind) == 2) return i_set(a->start6[h] / (32 / code_kind_facts(kind).offset));
     switch (is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset) {
     case 8: return i_shl(i_set(a->minus), 3);
     case 16: return i_shl(i_set(a->minus), 4);
@@ -162,7 +162,7 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
         level_dots(n, w, rows, b, dots);
         return;
     }
-    const int fit = 128 >> code_kind_facts(kind).bits;
+    const int most = 128 >> code_kind_facts(kind).bits, fit = most < groups ? most : groups;
     ivec part[FEW_ROWS];
     for (int i = 0; i < groups && !is_wide(kind); i++) {
         const int g = groups == 8 ? i / 2 + i % 2 * 4 : h * 4 + i;
@@ -188,7 +188,7 @@ ALWAYS ivec sums_so_far(enum code_kind kind, ivec high, const struct act_block *
 }
 
 /* Sums of half h of a block, or of all of it, by n fine rows. They fit 32 bits for all codes,
- * and those of a half of CODE_S6 are below 2^24. */
+ * and those of a half are below 2^24. */
 ALWAYS void fine_dots(const enum code_kind kind, const int n, const bvec w[8],
                       const struct act_block *const *rows, ptrdiff_t low, int64_t b, const int h,
                       ivec *dots)
@@ -235,9 +235,11 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
                           factored *total)
 {
 #if SHORT_SUMS
-    (void)kind;
     ivec factor = short_factors(factors), part[FEW_ROWS];
-    for (int r = 0; r < n; r++) part[r] = four_bytes((const int8_t *)rows[r][b].start6_pairs[h]);
+    for (int r = 0; r < n; r++) {
+        part[r] = four_bytes((const int8_t *)rows[r][b].start6_pairs[h]);
+        if (kind == CODE_H4) part[r] = quarter_short(part[r]); /* for an offset of 8, not 32 */
+    }
     for (int g = h * 4; g < h * 4 + 4; g++)
         for (int r = 0; r < n; r++)
             part[r] = add_short(part[r], dot_short(w[g], four_bytes(rows[r][b].q + g * 4)));

@@ -7,7 +7,7 @@ typedef __m512i ivec;
 typedef __m512i bvec;
 enum { WEIGHT_BIAS = 128, FEW_ROWS = 8 };
 enum { PANEL_TILES = 2, PANEL_ROWS = 6, PANEL_FROM = 30, PANEL_BLOCKS = 24, PANEL_CHUNK = 256 };
-#define PANEL_ROWS_S6 5
+#define PANEL_ROWS_HALVES 5
 #define PANEL_PRODUCTS "backend/cpu/simd/panel_fours_body.h"
 
 /* clang-format off */

@@ -7,8 +7,7 @@
  *   PANEL_TILES, PANEL_ROWS  so that the sums of these many tiles and rows are in registers
  *   PANEL_FROM               the fewest rows for which this pays; any number of rows from there on
  *                            must be a sum of terms PANEL_ROWS and PANEL_ROWS - 1
- *   PANEL_ROWS_S6            if it differs from PANEL_ROWS: for 6-bit codes, whose blocks have two
- *                            sums
+ *   PANEL_ROWS_HALVES        if it differs from PANEL_ROWS: for blocks with two sums
  *   PANEL_BLOCKS             of 32 columns, so that a panel fits in the cache
  *   PANEL_CHUNK              the number of rows that are prepared at a time
  *   PANEL_PRODUCTS           a file that has struct panel and the functions
@@ -18,8 +17,8 @@
  *                            n of the prepared rows by the weights
  *                            and, if it defines OWN_LIMIT, multiply_bytes of kernels.h */
 
-#ifndef PANEL_ROWS_S6
-#define PANEL_ROWS_S6 PANEL_ROWS
+#ifndef PANEL_ROWS_HALVES
+#define PANEL_ROWS_HALVES PANEL_ROWS
 #endif
 
 struct panel_place {
@@ -55,7 +54,7 @@ ALWAYS void read_ahead(const enum code_kind kind, const struct tile_job *job, co
 ALWAYS void panel_run(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
                       struct panel *panel, int32_t n, float *out)
 {
-    const int n_rows = kind == CODE_S6 ? PANEL_ROWS_S6 : PANEL_ROWS;
+    const int n_rows = block_halves(kind) == 2 ? PANEL_ROWS_HALVES : PANEL_ROWS;
     int32_t n_groups = (n + n_rows - 1) / n_rows;
     int64_t stride = job->n_tiles * 16;
     for (int32_t i = 0, end, group = 0; group < n_groups; i = end, group++) {

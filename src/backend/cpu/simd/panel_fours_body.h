@@ -8,7 +8,7 @@ struct panel {
     ptrdiff_t low;                            /* fine rows: from there to their low blocks */
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
     float scale[PANEL_BLOCKS][PANEL_TILES][16];
-    float factor[PANEL_BLOCKS][2][PANEL_TILES][16]; /* S6: of both halves of a block */
+    float factor[PANEL_BLOCKS][2][PANEL_TILES][16]; /* of both halves of a block */
     float min[PANEL_BLOCKS][PANEL_TILES][16];
 };
 
@@ -56,7 +56,7 @@ ALWAYS void panel_dots(const enum code_kind kind, const int n, const struct pane
     }
 }
 
-/* The sums of half h of block b by n rows, or of all of it, as floats. S6: by their factors, and
+/* The sums of half h of block b by n rows, or of all of it, as floats. Halves by their factors, and
  * added to those of the first half. */
 ALWAYS void panel_half(const enum code_kind kind, const bool is_fine, const int n,
                        const struct panel *panel, const struct act_block *const *rows, int b,

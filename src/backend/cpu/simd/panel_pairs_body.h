@@ -39,7 +39,7 @@ struct panel {
     /* Bytes: 8 groups as in tile.h. 16 bits: 8 of even columns, each before its odd ones. */
     alignas(32) uint8_t w[PANEL_BLOCKS][8][128];
     alignas(32) float scale[PANEL_BLOCKS][16];
-    alignas(32) int16_t factor[PANEL_BLOCKS][2][32]; /* S6: of both halves of a block, twice each */
+    alignas(32) int16_t factor[PANEL_BLOCKS][2][32];     /* of both halves of a block, twice each */
     alignas(32) float float_factor[PANEL_BLOCKS][2][16]; /* the same by fine rows */
     alignas(32) float min[PANEL_BLOCKS][16];
     alignas(
@@ -117,6 +117,13 @@ ALWAYS void store_columns(const bool is_fine, const struct act_block *block, ptr
     store32(out[1], odd);
 }
 
+/* Pairs of sums that are for an offset of 32, for one of 8. */
+ALWAYS void quarter_starts(int32_t start[2])
+{
+    __m128i pairs = _mm_loadl_epi64((const __m128i *)(const void *)start);
+    _mm_storel_epi64((__m128i *)(void *)start, _mm_srai_epi16(pairs, 2));
+}
+
 /* Fills in prepared block `to`, except for sums of lanes, and returns these lanes. */
 ALWAYS __m256i prepare_block(const enum code_kind kind, const bool is_fine,
                              const struct act_block *block, ptrdiff_t low, struct prepared *to)
@@ -129,7 +136,8 @@ ALWAYS __m256i prepare_block(const enum code_kind kind, const bool is_fine,
     }
     __m256i bytes = load32(block->q);
     store32(to->columns, bytes);
-    if (kind == CODE_S6) memcpy(to->start, block->start6_pairs, sizeof to->start);
+    if (block_halves(kind) == 2) memcpy(to->start, block->start6_pairs, sizeof to->start);
+    if (kind == CODE_H4) quarter_starts(to->start);
     if (kind == CODE_U5) to->start[1] = block->minus * -pairs_offset(kind);
     return _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
 }
@@ -164,7 +172,7 @@ ALWAYS void prepare_blocks(const enum code_kind kind, const bool is_fine, struct
         lanes[j] = prepare_block(kind, is_fine, row + from, low,
                                  prepared_at(kind, is_fine, panel, i, b + j));
     }
-    const bool has_starts = kind == CODE_S6 || pairs_offset(kind) == 0; /* or needs none */
+    const bool has_starts = block_halves(kind) == 2 || pairs_offset(kind) == 0; /* or needs none */
     if (has_starts && !is_in_16_bits(kind, is_fine)) return;
     store32(start, starts_of_lanes(kind, is_fine, lanes));
     for (int j = 0; j < 4; j++)

@@ -13,7 +13,7 @@ struct panel {
     /* Of a block, 8 columns and a pair of rows: 8 bytes of the one, then 8 of the other. */
     alignas(16) int8_t w[PANEL_BLOCKS][4][8][16];
     float scale[PANEL_BLOCKS][16];
-    float factor[PANEL_BLOCKS][2][16]; /* S6: of both halves of a block */
+    float factor[PANEL_BLOCKS][2][16]; /* of both halves of a block */
     float min[PANEL_BLOCKS][16];
 };
 
@@ -88,7 +88,7 @@ ALWAYS ivec row_of_squares(const int32x4_t sum[8], const int row)
     return r;
 }
 
-/* The sums of half h of block b by n rows, or of all of it, as floats. S6: by their factors, and
+/* The sums of half h of block b by n rows, or of all of it, as floats. Halves by their factors, and
  * added to those of the first half. */
 ALWAYS void panel_half(const enum code_kind kind, const bool is_fine, const int n,
                        const struct panel *panel, const struct act_block *const *rows, int b,

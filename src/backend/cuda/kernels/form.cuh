@@ -24,7 +24,8 @@ enum form {
 };
 
 /* X(form) */
-#define FORM_LIST(X) X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
+#define FORM_LIST(X)                                                                               \
+    X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_H4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
 
 /* FORM_COUNT: the format is not quantised. */
 __host__ __device__ constexpr enum form form_of(enum format format)
@@ -126,7 +127,7 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
         if constexpr (F == FORM_S8) {
             b[i][0] = q[2 * i];
             b[i][1] = q[2 * i + 1];
-        } else if constexpr (F == FORM_S4) {
+        } else if constexpr (F == FORM_S4 || F == FORM_H4) {
             b[i][0] = w << 4 & 0xf0f0f0f0u;
             b[i][1] = w & 0xf0f0f0f0u;
         } else if constexpr (F == FORM_U4) {

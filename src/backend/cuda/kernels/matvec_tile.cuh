@@ -4,7 +4,7 @@
  * A warp has WARP_GROUPS groups of 8 weight rows and one slice of the columns. Weights are the A
  * operand of mma.sync m16n8k32. Activations are the B operand, ROW_TILES tiles of 8 rows, in shared
  * memory. LANE_ROWS says how many rows a lane has sums of for each tile of rows: 2, or 1 where a
- * product has at most four rows; these take every other column of B. For every 32 columns (S6: 16)
+ * product has at most four rows; these take every other column of B. For every 32 columns, or 16
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
  * in rising order. Slices are added in rising order at the end. Nothing of this depends on the
  * other rows or on how many there are, so neither do the bits of a row.
@@ -65,15 +65,15 @@ template <enum form F> struct fragments {
     uint32_t of[form_parts(F)][2][2];
 };
 
-/* The dots of a block of 32 columns, or with FORM_S6 a half of it, of both groups: those of group g
- * at 2 g and 2 g + 1; or, IS_ONTO, on top of what is there. */
+/* The dots of a block of 32 columns, or of half of it where halves have scales: those of group g at
+ * 2 g and 2 g + 1; or, IS_ONTO, on top of what is there. */
 template <enum form F, bool IS_ONTO>
 __device__ __forceinline__ void matvec_multiply_block(int dots[4],
                                                       const fragments<F> (&b)[WARP_GROUPS],
                                                       int part, int block, int half, uint2 x)
 {
     const uint32_t(&first)[2] = b[0].of[part][block], (&second)[2] = b[1].of[part][block];
-    if constexpr (F == FORM_S6) {
+    if constexpr (form_scales(F) == 4) {
         uint32_t x_half = half ? x.y : x.x;
         if (IS_ONTO)
             mma_i8_k16_add(dots, first[half], second[half], x_half);
@@ -124,7 +124,7 @@ __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GRO
                                                 operands from)
 {
     constexpr int V = 8 * value_step(STAGE_KTILES), D = 8 * scale_step(STAGE_KTILES);
-    constexpr int HALVES = F == FORM_S6 ? 2 : 1;
+    constexpr int HALVES = form_scales(F) / 2;
     fragments<F> b[WARP_GROUPS];
 #pragma unroll
     for (int g = 0; g < WARP_GROUPS; g++) form_operands<F>(share[g].q, share[g].high, b[g].of);

@@ -25,8 +25,8 @@ __device__ __forceinline__ uint32_t and_xor(uint32_t x, uint32_t mask, uint32_t 
 template <enum form F>
 __device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (&code)[4][2])
 {
-    if constexpr (F == FORM_S4 || F == FORM_U4) {
-        constexpr uint32_t SIGN = F == FORM_S4 ? 8 : 0; /* turned over: code + 8 */
+    if constexpr (F == FORM_S4 || F == FORM_H4 || F == FORM_U4) {
+        constexpr uint32_t SIGN = F == FORM_U4 ? 0 : 8; /* turned over: code + 8 */
         constexpr uint32_t LOW = 0x64006400u | SIGN * 0x10001u,
                            HIGH = 0x64006400u | SIGN * 0x100010u;
         constexpr float OFFSET = 1024.0f + SIGN;
