@@ -55,7 +55,8 @@ include(CMakePackageConfigHelpers)
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/carat)
 install(TARGETS carat)
 install(TARGETS carat_shared carat_static EXPORT carat INCLUDES DESTINATION include)
-install(FILES include/carat.h include/carat_inspect.h include/carat_status.h
+install(FILES include/carat.h include/carat_inspect.h include/carat_quantize.h
+        include/carat_status.h
         DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES models/demo.gguf models/demo.check
         DESTINATION ${CMAKE_INSTALL_DATADIR}/carat/models OPTIONAL)

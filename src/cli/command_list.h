@@ -20,6 +20,7 @@
     X(LOGITS, logits, "MODEL --tokens IDS -o FILE", "write the logits of given tokens to a file")  \
     X(PERPLEXITY, perplexity, "MODEL -f TEXT", "score a text; compare two models' predictions")    \
     X(BENCH, bench, "MODEL...", "measure prompt processing and text generation")                   \
+    X(QUANTIZE, quantize, "MODEL OUT TYPE", "write a model file with weights in another type")     \
     X(PLAN, plan, "MODEL", "print the compiled program of one step")                               \
     X(DEVICES, devices, "", "list what can compute, with its memory")                              \
     X(DOCTOR, doctor, "", "report on this machine and run a self-test")                            \
@@ -51,8 +52,7 @@
     Z("push", NONE, "", "carat uploads nothing")                                                   \
     Z("create", NONE, "", "models are GGUF files as they are")                                     \
     Z("cp", NONE, "", "models are files: cp")                                                      \
-    Z("quantize", NONE, "", "this version does not quantise")                                      \
-    Z("llama-quantize", NONE, "", "this version does not quantise")                                \
+    Z("llama-quantize", QUANTIZE, "", "")                                                          \
     Z("llama-mtmd-cli", NONE, "", "carat takes text only")
 
 enum command_id {

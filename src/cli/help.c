@@ -65,6 +65,13 @@ static const char *const details[COMMAND_COUNT] = {
         "The text is cut into chunks of -c tokens, each begins with <bos>, and the second half of "
         "each is scored, as llama.cpp does. --save-logits keeps the predictions; --kl compares "
         "another file or setting with them.\n",
+    [COMMAND_QUANTIZE] =
+        "TYPE is one of llama.cpp's: Q4_K_M, Q8_0, IQ4_XS ... Take a file in BF16 or F16. In a "
+        "mixture such as Q4_K_M values, outputs of feed-forward layers and the table of tokens "
+        "have better types in some layers. Printed are types, sizes and the relative error of the "
+        "weights.\n"
+        "  carat quantize gemma-4-12b-it-BF16.gguf gemma-4-12b-it-Q4_K_M.gguf Q4_K_M\n"
+        "  carat quantize model.gguf --dry-run IQ4_XS --tensor-type attn_v=Q6_K\n",
     [COMMAND_BENCH] =
         "Tests, columns and JSON keys are those of llama-bench, with n_users added: ppN "
         "(N prompt tokens), tgN (N generated), \"@ dN\" (after N tokens of context). Every "

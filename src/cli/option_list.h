@@ -160,6 +160,18 @@
       "compare with the file that --save-logits names: llama.cpp's spelling of --kl")              \
     X(PPL_FORMAT, CHOICE, "format", "-o --output", "md", 0, 0, ON(PERPLEXITY), "md|json",          \
       "form of the report")                                                                        \
+    X(TENSOR_TYPE, LIST, "tensor-type", "", "", 0, 0, ON(QUANTIZE), "NAME=TYPE",                   \
+      "this type for tensors with NAME in their names, ^NAME: at the beginning; may be repeated")  \
+    X(TOKEN_TYPE, TEXT, "token-embedding-type", "--output-tensor-type", "", 0, 0, ON(QUANTIZE),    \
+      "TYPE", "this type for the table of tokens, which is also the head")                         \
+    X(PURE, FLAG, "pure", "", "", 0, 0, ON(QUANTIZE), "",                                          \
+      "no tensor gets a better type than the others")                                              \
+    X(ALLOW_REQUANTIZE, FLAG, "allow-requantize", "", "", 0, 0, ON(QUANTIZE), "",                  \
+      "take a file that is quantised already: errors add up")                                      \
+    X(DRY_RUN, FLAG, "dry-run", "", "", 0, 0, ON(QUANTIZE), "",                                    \
+      "write nothing, but say what types and sizes there would be")                                \
+    X(QUANTIZE_THREADS, INT, "threads", "-t", "0", 0, 512, ON(QUANTIZE), "N",                      \
+      "threads (0: as many as the process may use)")                                               \
     X(BENCH_PROMPT, LIST, "n-prompt", "-p", "512", 0, 0, ON(BENCH), "LIST",                        \
       "prompt lengths; lists a,b and ranges a-b+step, a-b*factor")                                 \
     X(BENCH_GEN, LIST, "n-gen", "-n", "128", 0, 0, ON(BENCH), "LIST", "tokens to generate")        \
@@ -367,7 +379,7 @@
       "form of the log, on standard error")                                                        \
     X(JSON, FLAG, "json", "", "", 0, 0,                                                            \
       ON_TEXT | ON(RUN) | ON(SHOW) | ON(LS) | ON(VERIFY) | ON(DEVICES) | ON(DOCTOR) |              \
-          ON(VERSION) | ON(CONFIG),                                                                \
+          ON(VERSION) | ON(CONFIG) | ON(QUANTIZE),                                                 \
       "", "print the result as JSON")                                                              \
     X(MARKDOWN, FLAG, "markdown", "", "", 0, 0, ON(HELP), "", "all options as a document")         \
     X(VERBOSE, FLAG, "verbose", "", "", 0, 0, ON_ANSWER | ON(BENCH), "",                           \
@@ -555,6 +567,12 @@
       MODEL_DRAFT, "auto", "")                                                                     \
     Y("--no-jinja", "", ON_ANSWER, "", NONE, "", "Gemma 4's template is built in: leave this out") \
     /* Refused. */                                                                                 \
+    Y("--imatrix --include-weights --exclude-weights --override-kv --prune-layers "                \
+      "--tensor-type-file",                                                                        \
+      "VALUE", ON(QUANTIZE), "", NONE, "",                                                         \
+      "carat has no importance matrices and leaves keys and layers as they are")                   \
+    Y("--leave-output-tensor", "", ON(QUANTIZE), "", NONE, "", "use --token-embedding-type")       \
+    Y("--keep-split", "", ON(QUANTIZE), "", NONE, "", "the new file has one part")                 \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \
       "carat pull loads from Hugging Face, ollama's registry and addresses")                       \
     Y("--lora --lora-scaled", "FILE", ON_TALK | ON(PERPLEXITY), "", NONE, "",                      \

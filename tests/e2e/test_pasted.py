@@ -14,7 +14,7 @@ from program import (DEMO, PROGRAM, Skip, Terminal, carat, environment, expect, 
 
 LINES = pathlib.Path(__file__).with_name("pasted_lines.txt")
 LINKS = ("carat", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity",
-         "llama-tokenize", "llama-server", "llama-mtmd-cli", "llama", "ollama")
+         "llama-quantize", "llama-tokenize", "llama-server", "llama-mtmd-cli", "llama", "ollama")
 JSON_GRAMMAR = r"""# objects of texts and numbers
 root   ::= object
 value  ::= object | string | number | ("true" | "false" | "null") ws

@@ -1,0 +1,62 @@
+/* carat: model files in other number formats. The rules are those of carat.h. */
+#ifndef CARAT_QUANTIZE_H
+#define CARAT_QUANTIZE_H
+
+#include "carat.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#pragma GCC visibility push(default)
+
+/* What becomes of a tensor. Names are borrowed for the call. */
+struct carat_quantized {
+    const char *name;
+    const char *from, *to; /* "BF16", "Q4_K" */
+    uint64_t n_values;
+    uint64_t from_bytes, to_bytes;
+    double error; /* relative L2 error of the new values; 0: the same values, or a dry run */
+};
+
+/* Tensors whose name contains `pattern`, or begins with what follows its "^", get this type, which
+ * is a tensor's: "Q6_K", "F16". */
+struct carat_type_rule {
+    const char *pattern, *type;
+};
+
+struct carat_quantize_options {
+    size_t size;      /* sizeof(struct carat_quantize_options) */
+    const char *type; /* of the file, in any case: a name of carat_quantize_type */
+    const struct carat_type_rule *rules; /* the first that fits counts, before the file's type */
+    int32_t n_rules;
+    int32_t n_threads;   /* 0: as many as the process may use */
+    bool is_pure;        /* no tensor gets a better type than the others */
+    bool may_requantize; /* weights that are quantised already, too: their errors add up */
+    /* Takes the new file, from its beginning to its end, in pieces. CARAT_OK or the status to end
+     * with, with its message. NULL: a dry run, which computes nothing. */
+    int (*write)(void *user, const void *bytes, size_t n, struct carat_error *err);
+    /* Called for each tensor after it was written. May be NULL. */
+    void (*tensor)(void *user, const struct carat_quantized *tensor, int32_t index, int32_t count);
+    void *user;
+};
+
+/* Makes a model file with weights in another type from the one at `path`, or from all its parts.
+ * Keys stay as they are, except those about the type and about parts; vectors, routers and
+ * projections that must be exact keep their type. A type whose blocks do not fit a row gives way
+ * to the nearest one that does. CARAT_EUSAGE: no such type, or weights are quantised already;
+ * CARAT_EFORMAT: the file is malformed, of another model family, or has a weight that is not a
+ * finite number; what `write` returns. */
+int carat_quantize(const char *path, const struct carat_quantize_options *options,
+                   struct carat_error *err);
+
+/* Types of files by index from 0: "Q4_K_M"; NULL after the last one. */
+const char *carat_quantize_type(int32_t index);
+
+#pragma GCC visibility pop
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

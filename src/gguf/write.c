@@ -1,0 +1,148 @@
+#include "gguf/write.h"
+
+#include <string.h>
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "values are written as they are");
+
+enum { VERSION = 3, QUANTIZATION_VERSION = 2 };
+
+static void add_u32(struct buf *out, uint32_t value)
+{
+    buf_add(out, &value, sizeof value);
+}
+
+static void add_u64(struct buf *out, uint64_t value)
+{
+    buf_add(out, &value, sizeof value);
+}
+
+static void add_string(struct buf *out, const char *text, size_t length)
+{
+    add_u64(out, length);
+    buf_add(out, text, length);
+}
+
+static size_t scalar_bytes(enum gguf_type type)
+{
+    static const uint8_t bytes[GGUF_TYPE_COUNT] = {
+        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
+        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
+        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
+    return bytes[type];
+}
+
+/* ---- Keys ------------------------------------------------------------------------------- */
+
+/* Keys that say nothing true of the new file, or are written anew. */
+static bool is_kept(const struct gguf_kv *kv)
+{
+    static const char *const dropped[] = {"split.", "quantize.imatrix.", "general.file_type",
+                                          "general.quantization_version"};
+    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
+        if (strncmp(kv->key.data, dropped[i], strlen(dropped[i])) == 0) return false;
+    return true;
+}
+
+/* The low bytes of an integer; a float of 32 bits was widened without loss. */
+static void add_scalar(struct buf *out, const struct gguf_kv *kv)
+{
+    float narrow = (float)kv->value.f;
+    if (kv->type == GGUF_F32)
+        buf_add(out, &narrow, sizeof narrow);
+    else
+        buf_add(out, &kv->value, scalar_bytes(kv->type));
+}
+
+static void add_array(struct buf *out, const struct gguf_kv *kv)
+{
+    add_u32(out, kv->element_type);
+    add_u64(out, kv->count);
+    if (kv->element_type != GGUF_STRING) {
+        buf_add(out, kv->value.elements, (size_t)kv->count * scalar_bytes(kv->element_type));
+        return;
+    }
+    for (uint64_t i = 0; i < kv->count; i++)
+        add_string(out, kv->strings[i].data, kv->strings[i].length);
+}
+
+static void add_key(struct buf *out, const struct gguf_kv *kv)
+{
+    add_string(out, kv->key.data, kv->key.length);
+    add_u32(out, kv->type);
+    if (kv->type == GGUF_STRING)
+        add_string(out, kv->value.s.data, kv->value.s.length);
+    else if (kv->type == GGUF_ARRAY)
+        add_array(out, kv);
+    else
+        add_scalar(out, kv);
+}
+
+static void add_key_u32(struct buf *out, const char *key, uint32_t value)
+{
+    add_string(out, key, strlen(key));
+    add_u32(out, GGUF_U32);
+    add_u32(out, value);
+}
+
+static void add_keys(const struct gguf *g, uint32_t file_type, struct buf *out)
+{
+    for (size_t i = 0; i < gguf_kv_count(g); i++)
+        if (is_kept(gguf_kv_at(g, i))) add_key(out, gguf_kv_at(g, i));
+    add_key_u32(out, "general.file_type", file_type);
+    add_key_u32(out, "general.quantization_version", QUANTIZATION_VERSION);
+}
+
+static uint64_t count_keys(const struct gguf *g)
+{
+    uint64_t n = 2;
+    for (size_t i = 0; i < gguf_kv_count(g); i++) n += is_kept(gguf_kv_at(g, i));
+    return n;
+}
+
+/* ---- Tensors ---------------------------------------------------------------------------- */
+
+uint64_t gguf_rewrite_bytes(const struct gguf *g, const struct gguf_rewrite *r, size_t i)
+{
+    const struct gguf_tensor *t = gguf_tensor_at(g, i);
+    if (r->formats[i] == FORMAT_COUNT) return t->bytes;
+    uint64_t rows = (uint64_t)t->dims[1] * (uint64_t)t->dims[2] * (uint64_t)t->dims[3];
+    return rows * format_row_bytes(r->formats[i], t->dims[0]);
+}
+
+uint64_t gguf_padding(const struct gguf *g, uint64_t bytes)
+{
+    uint64_t alignment = gguf_alignment(g);
+    return (alignment - bytes % alignment) % alignment;
+}
+
+static void add_tensors(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out)
+{
+    uint64_t offset = 0;
+    for (size_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        uint64_t bytes = gguf_rewrite_bytes(g, r, i);
+        add_string(out, t->name, strlen(t->name));
+        add_u32(out, (uint32_t)t->n_dims);
+        for (int d = 0; d < t->n_dims; d++) add_u64(out, (uint64_t)t->dims[d]);
+        add_u32(out, r->formats[i] == FORMAT_COUNT ? t->gguf_type
+                                                   : format_traits(r->formats[i])->gguf_type);
+        add_u64(out, offset);
+        offset += bytes + gguf_padding(g, bytes);
+    }
+}
+
+void gguf_rewrite_head(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out)
+{
+    static const uint8_t zeros[4096];
+    size_t begin = out->length;
+    buf_add(out, "GGUF", 4);
+    add_u32(out, VERSION);
+    add_u64(out, gguf_tensor_count(g));
+    add_u64(out, count_keys(g));
+    add_keys(g, r->file_type, out);
+    add_tensors(g, r, out);
+    for (uint64_t left = gguf_padding(g, out->length - begin), n; left > 0; left -= n) {
+        n = left < sizeof zeros ? left : sizeof zeros;
+        buf_add(out, zeros, (size_t)n);
+    }
+}

@@ -1,0 +1,25 @@
+/* Writing a GGUF file that has the keys and tensors of another one, in other types. */
+#ifndef GGUF_WRITE_H
+#define GGUF_WRITE_H
+
+#include "base/buf.h"
+#include "gguf/gguf.h"
+
+/* What the new file says of itself. */
+struct gguf_rewrite {
+    const enum format *formats; /* of g's tensors, in order; FORMAT_COUNT: as it was */
+    uint32_t file_type;         /* general.file_type */
+};
+
+/* Bytes of tensor i in the new file. */
+uint64_t gguf_rewrite_bytes(const struct gguf *g, const struct gguf_rewrite *r, size_t i);
+
+/* Zero bytes that follow so many bytes of a tensor, or of the file's head. */
+uint64_t gguf_padding(const struct gguf *g, uint64_t bytes);
+
+/* Appends all that comes before the first tensor: a file of version 3 in one part, without keys
+ * about parts and importance matrices. Then come the tensors in order, each with its padding.
+ * Failure is kept in `out`. */
+void gguf_rewrite_head(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out);
+
+#endif

@@ -1,0 +1,464 @@
+/* Model files in other types: what they hold, and what is refused. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "carat_quantize.h"
+#include "model/mixture.h"
+#include "support/answers.h"
+
+enum { N_SOURCES = GEMMA_SIZES };
+
+static char sources[N_SOURCES][512]; /* one of each size in BF16 */
+static const enum gemma_size sizes[N_SOURCES] = {GEMMA_E2B, GEMMA_E4B, GEMMA_12B, GEMMA_26B,
+                                                 GEMMA_31B};
+
+static int open_sources(void **state)
+{
+    if (open_models(state)) return -1;
+    for (int i = 0; i < N_SOURCES; i++) {
+        char name[32];
+        struct carat_error err = {0};
+        struct tiny_options options = {.size = sizes[i], .format = FORMAT_BF16, .seed = TINY_SEED};
+        snprintf(name, sizeof name, "source-%d.gguf", i);
+        scratch_file(&scratch, name, sources[i]);
+        if (tiny_model_save(sources[i], &options, &err)) return -1;
+    }
+    return 0;
+}
+
+/* ---- Files in memory --------------------------------------------------------------------- */
+
+struct written {
+    struct buf file;
+    int n_tensors, fails_at; /* the piece that cannot be written; -1: none */
+    double error_max;
+    uint64_t bytes; /* of tensors */
+};
+
+static int take_piece(void *user, const void *bytes, size_t n, struct carat_error *err)
+{
+    struct written *w = user;
+    if (w->fails_at >= 0 && w->fails_at-- == 0) return err_set(err, CARAT_EIO, "the disk is full");
+    buf_add(&w->file, bytes, n);
+    return w->file.failed ? err_no_memory(err, "file", n) : CARAT_OK;
+}
+
+static void take_tensor(void *user, const struct carat_quantized *t, int32_t index, int32_t count)
+{
+    struct written *w = user;
+    assert_int_equal(index, w->n_tensors++);
+    assert_true(index < count);
+    assert_true(t->error >= 0 && t->n_values > 0);
+    if (t->error > w->error_max) w->error_max = t->error;
+    w->bytes += t->to_bytes;
+}
+
+static struct carat_quantize_options options_of(const char *type, struct written *w)
+{
+    *w = (struct written){.fails_at = -1};
+    return (struct carat_quantize_options){.size = sizeof(struct carat_quantize_options),
+                                           .type = type,
+                                           .n_threads = 2,
+                                           .write = take_piece,
+                                           .tensor = take_tensor,
+                                           .user = w};
+}
+
+static void quantize(const char *path, const struct carat_quantize_options *o)
+{
+    struct carat_error err = {0};
+    if (carat_quantize(path, o, &err)) fail_msg("%s", err.message);
+}
+
+static struct gguf *open_file(const char *path)
+{
+    struct gguf *g;
+    struct carat_error err = {0};
+    if (gguf_open(&g, path, &err)) fail_msg("%s", err.message);
+    return g;
+}
+
+static struct gguf *open_written(const struct written *w)
+{
+    struct gguf *g;
+    struct carat_error err = {0};
+    if (gguf_open_memory(&g, w->file.data, w->file.length, "new", &err))
+        fail_msg("%s", err.message);
+    return g;
+}
+
+/* ---- What is written --------------------------------------------------------------------- */
+
+/* The bytes of `t` in another format, one row after the other. */
+static void check_values(const struct gguf_tensor *t, const struct gguf_tensor *made)
+{
+    int64_t rows = t->dims[1] * t->dims[2] * t->dims[3], cols = t->dims[0];
+    size_t from = format_row_bytes(t->format, cols), to = format_row_bytes(made->format, cols);
+    float *values = mem_alloc((size_t)cols, sizeof *values);
+    uint8_t *row = mem_alloc(to, 1);
+    for (int64_t r = 0; r < rows; r++) {
+        format_traits(t->format)->decode(t->data + (size_t)r * from, values, cols);
+        format_traits(made->format)->encode(values, row, cols);
+        assert_memory_equal(row, made->data + (size_t)r * to, to);
+    }
+    mem_free(values);
+    mem_free(row);
+}
+
+static void every_tensor_has_the_type_of_the_mixture_and_its_values(void **state)
+{
+    (void)state;
+    for (int i = 0; i < N_SOURCES; i++) {
+        struct gemma_config c;
+        struct gguf *from = open_file(sources[i]);
+        assert_int_equal(config_read(&c, from, NULL), CARAT_OK);
+        const struct mixture *m;
+        for (int32_t k = 0; (m = mixture_at(k)); k++) {
+            struct written w;
+            struct carat_quantize_options o = options_of(m->name, &w);
+            quantize(sources[i], &o);
+            struct gguf *g = open_written(&w);
+            assert_int_equal(gguf_tensor_count(g), gguf_tensor_count(from));
+            for (size_t j = 0; j < gguf_tensor_count(g); j++) {
+                const struct gguf_tensor *t = gguf_tensor_at(from, j), *made = gguf_tensor_at(g, j);
+                enum format format = mixture_format(m, &c, t, false);
+                if (format == FORMAT_COUNT) format = t->format;
+                assert_string_equal(made->name, t->name);
+                assert_int_equal(made->format, mixture_fit(format, t->dims[0]));
+                if (made->format == t->format)
+                    assert_memory_equal(made->data, t->data, t->bytes);
+                else
+                    check_values(t, made);
+            }
+            gguf_close(g);
+            buf_deinit(&w.file);
+        }
+        gguf_close(from);
+    }
+}
+
+static void check_key(const struct gguf_kv *a, const struct gguf_kv *b)
+{
+    assert_non_null(b);
+    assert_int_equal(a->type, b->type);
+    assert_int_equal(a->count, b->count);
+    if (a->type == GGUF_STRING)
+        assert_memory_equal(a->value.s.data, b->value.s.data, a->value.s.length);
+    else if (a->type != GGUF_ARRAY)
+        assert_int_equal(a->value.u, b->value.u);
+    for (uint64_t i = 0; a->type == GGUF_ARRAY && i < a->count; i++) {
+        if (a->element_type == GGUF_STRING)
+            assert_memory_equal(a->strings[i].data, b->strings[i].data, a->strings[i].length);
+        else if (a->element_type == GGUF_F32 || a->element_type == GGUF_F64)
+            assert_true(gguf_array_float(a, i) == gguf_array_float(b, i));
+        else
+            assert_int_equal(gguf_array_int(a, i), gguf_array_int(b, i));
+    }
+}
+
+/* A file with keys of every type, of a split and of an importance matrix. */
+static void put_keys(struct gguf_writer *w)
+{
+    static const int16_t shorts[] = {-7, 0, 32767};
+    static const double reals[] = {0.1, -1e300};
+    gguf_put_u8(w, "test.u8", 200);
+    gguf_put_u16(w, "test.u16", 60000);
+    gguf_put_u64(w, "test.u64", UINT64_C(1) << 63);
+    gguf_put_i32(w, "test.i32", -5);
+    gguf_put_i64(w, "test.i64", -(INT64_C(1) << 40));
+    gguf_put_f32(w, "test.f32", 0.1f);
+    gguf_put_f64(w, "test.f64", 0.1);
+    gguf_put_bool(w, "test.bool", true);
+    gguf_put_string(w, "test.string", "a\0b", 3);
+    gguf_put_array(w, "test.shorts", GGUF_I16, shorts, 3);
+    gguf_put_array(w, "test.reals", GGUF_F64, reals, 2);
+    gguf_put_text(w, "quantize.imatrix.file", "old");
+    gguf_put_u32(w, "general.file_type", 32);
+    gguf_put_u32(w, "general.quantization_version", 1);
+}
+
+static void keys_stay_but_for_those_about_the_type(void **state)
+{
+    (void)state;
+    char path[512];
+    struct carat_error err = {0};
+    struct gguf_writer writer = {.alignment = 64};
+    tiny_model_put(&writer, &(struct tiny_options){.size = GEMMA_12B, .format = FORMAT_BF16});
+    put_keys(&writer);
+    scratch_file(&scratch, "keys.gguf", path);
+    assert_int_equal(gguf_save(&writer, path, &err), CARAT_OK);
+    gguf_writer_deinit(&writer);
+    struct written w;
+    struct carat_quantize_options o = options_of("q5_k_s", &w);
+    quantize(path, &o);
+    struct gguf *from = open_file(path), *g = open_written(&w);
+    assert_int_equal(gguf_alignment(g), 64);
+    assert_int_equal(gguf_kv_count(g), gguf_kv_count(from) - 1);
+    for (size_t i = 0; i < gguf_kv_count(from); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(from, i);
+        if (strncmp(kv->key.data, "quantize.", 9) == 0)
+            assert_null(gguf_find(g, kv->key.data));
+        else if (strcmp(kv->key.data, "general.file_type") != 0 &&
+                 strcmp(kv->key.data, "general.quantization_version") != 0)
+            check_key(kv, gguf_find(g, kv->key.data));
+    }
+    assert_int_equal(gguf_find(g, "general.file_type")->value.u, 16);
+    assert_int_equal(gguf_find(g, "general.quantization_version")->value.u, 2);
+    gguf_close(from);
+    gguf_close(g);
+    buf_deinit(&w.file);
+}
+
+static void the_new_file_answers(void **state)
+{
+    (void)state;
+    static const char *const types[] = {"Q4_K_M", "Q3_K_S", "IQ4_XS", "MXFP4_MOE"};
+    for (size_t k = 0; k < sizeof types / sizeof *types; k++)
+        for (int i = 0; i < N_SOURCES; i++) {
+            struct written w;
+            carat_model *model;
+            struct carat_error err = {0};
+            int32_t prompt[128];
+            struct carat_quantize_options o = options_of(types[k], &w);
+            quantize(sources[i], &o);
+            char path[512];
+            scratch_write(&scratch, "new.gguf", w.file.data, w.file.length);
+            scratch_file(&scratch, "new.gguf", path);
+            if (carat_model_open(&model, path, &err)) fail_msg("%s", err.message);
+            struct carat_engine_options engine = {
+                .size = sizeof engine, .backend = "ref", .n_ctx = 160, .n_seq = 1};
+            carat_engine *e = open_engine(model, &engine);
+            struct carat_request request = mixed_request(0, prompt);
+            request.max_tokens = 4;
+            request.ignore_stop = true;
+            assert_int_equal(ask(e, &request).n, 4);
+            carat_engine_close(e);
+            carat_model_close(model);
+            remove(path);
+            buf_deinit(&w.file);
+        }
+}
+
+static void the_number_of_threads_changes_no_byte(void **state)
+{
+    (void)state;
+    struct written one, many;
+    struct carat_quantize_options o = options_of("Q4_K_M", &one);
+    o.n_threads = 1;
+    quantize(sources[3], &o);
+    o = options_of("Q4_K_M", &many);
+    o.n_threads = 7;
+    quantize(sources[3], &o);
+    assert_int_equal(one.file.length, many.file.length);
+    assert_memory_equal(one.file.data, many.file.data, one.file.length);
+    assert_true(one.error_max > 0.03 && one.error_max < 0.2);
+    buf_deinit(&one.file);
+    buf_deinit(&many.file);
+}
+
+static void a_dry_run_says_the_same_sizes(void **state)
+{
+    (void)state;
+    struct written real, dry;
+    struct carat_quantize_options o = options_of("Q5_K_M", &real);
+    quantize(sources[0], &o);
+    o = options_of("Q5_K_M", &dry);
+    o.write = NULL;
+    quantize(sources[0], &o);
+    assert_int_equal(dry.file.length, 0);
+    assert_int_equal(dry.n_tensors, real.n_tensors);
+    assert_int_equal(dry.bytes, real.bytes);
+    assert_true(dry.error_max == 0);
+    buf_deinit(&real.file);
+}
+
+static void rules_come_before_the_mixture_and_pure_files_have_one_type(void **state)
+{
+    (void)state;
+    struct written w;
+    const struct carat_type_rule rules[] = {
+        {"^token_embd", "q8_0"}, {"attn_q", "F16"}, {"attn", "IQ4_NL"}};
+    struct carat_quantize_options o = options_of("Q4_0", &w);
+    o.rules = rules;
+    o.n_rules = 3;
+    o.is_pure = true;
+    quantize(sources[1], &o);
+    struct gguf *g = open_written(&w);
+    for (size_t i = 0; i < gguf_tensor_count(g); i++) {
+        const struct gguf_tensor *t = gguf_tensor_at(g, i);
+        enum format expected = FORMAT_Q4_0;
+        if (t->n_dims < 2)
+            expected = FORMAT_F32;
+        else if (strcmp(t->name, "token_embd.weight") == 0)
+            expected = FORMAT_Q8_0;
+        else if (strstr(t->name, "attn"))
+            expected = strstr(t->name, "attn_q") ? FORMAT_F16 : FORMAT_IQ4_NL;
+        else if (strstr(t->name, "per_layer_model_proj"))
+            expected = FORMAT_BF16;
+        assert_int_equal(t->format, mixture_fit(expected, t->dims[0]));
+    }
+    gguf_close(g);
+    buf_deinit(&w.file);
+}
+
+static void types_that_do_not_fit_give_way_to_the_nearest(void **state)
+{
+    (void)state;
+    assert_int_equal(mixture_fit(FORMAT_Q4_K, 2560), FORMAT_Q4_K);
+    assert_int_equal(mixture_fit(FORMAT_Q4_K, 704), FORMAT_Q5_0);
+    assert_int_equal(mixture_fit(FORMAT_Q5_K, 704), FORMAT_Q5_1);
+    assert_int_equal(mixture_fit(FORMAT_Q6_K, 2112), FORMAT_Q8_0);
+    assert_int_equal(mixture_fit(FORMAT_Q3_K, 704), FORMAT_IQ4_NL);
+    assert_int_equal(mixture_fit(FORMAT_IQ4_XS, 704), FORMAT_IQ4_NL);
+    assert_int_equal(mixture_fit(FORMAT_MXFP4, 704), FORMAT_MXFP4);
+    assert_int_equal(mixture_fit(FORMAT_Q4_0, 40), FORMAT_F16);
+}
+
+static void better_layers_are_those_of_llama_cpp(void **state)
+{
+    (void)state;
+    static const bool better[32] = {
+        [0] = 1,  [1] = 1,  [2] = 1,  [3] = 1,  [6] = 1,  [9] = 1,  [12] = 1, [15] = 1,
+        [18] = 1, [21] = 1, [24] = 1, [27] = 1, [28] = 1, [29] = 1, [30] = 1, [31] = 1};
+    struct gemma_config c = {.n_layer = 32};
+    for (int i = 0; i < 32; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "blk.%d.attn_v.weight", i);
+        struct gguf_tensor t = {.name = name, .n_dims = 2};
+        assert_int_equal(mixture_format(mixture_find("Q4_K"), &c, &t, false),
+                         better[i] ? FORMAT_Q6_K : FORMAT_Q4_K);
+        assert_int_equal(mixture_format(mixture_find("q4_k_s"), &c, &t, false),
+                         i < 4 ? FORMAT_Q5_K : FORMAT_Q4_K);
+        assert_int_equal(mixture_format(mixture_find("Q4_K_M"), &c, &t, true), FORMAT_Q4_K);
+    }
+}
+
+/* ---- What is refused --------------------------------------------------------------------- */
+
+static void refuse(const char *path, const struct carat_quantize_options *o, int code,
+                   const char *text)
+{
+    struct carat_error err = {0};
+    assert_int_equal(carat_quantize(path, o, &err), code);
+    if (!strstr(err.message, text)) fail_msg("\"%s\" expected in: %s", text, err.message);
+}
+
+static void what_is_quantised_already_is_refused_unless_asked_for(void **state)
+{
+    (void)state;
+    char path[512];
+    struct written w;
+    struct carat_error err = {0};
+    struct tiny_options tiny = {.size = GEMMA_12B, .format = FORMAT_Q8_0, .seed = TINY_SEED};
+    scratch_file(&scratch, "q8.gguf", path);
+    assert_int_equal(tiny_model_save(path, &tiny, &err), CARAT_OK);
+    struct carat_quantize_options o = options_of("Q4_0", &w);
+    refuse(path, &o, CARAT_EUSAGE, "is quantised already: Q8_0, Q");
+    assert_int_equal(w.file.length, 0);
+    o.may_requantize = true;
+    quantize(path, &o);
+    buf_deinit(&w.file);
+    o = options_of("Q8_0", &w); /* nothing to do but to copy */
+    quantize(path, &o);
+    assert_true(w.error_max == 0);
+    buf_deinit(&w.file);
+}
+
+static void wrong_types_names_and_files_are_refused(void **state)
+{
+    (void)state;
+    struct written w;
+    struct carat_quantize_options o = options_of("Q4_K_XL", &w);
+    refuse(sources[0], &o, CARAT_EUSAGE, "\"Q4_K_XL\"");
+    o.type = NULL;
+    refuse(sources[0], &o, CARAT_EUSAGE, "no such type");
+    o = options_of("Q4_0", &w);
+    o.rules = &(struct carat_type_rule){"attn", "Q4_K_M"};
+    o.n_rules = 1;
+    refuse(sources[0], &o, CARAT_EUSAGE, "\"Q4_K_M\" of tensors \"attn\"");
+    o.rules = &(struct carat_type_rule){"^attn", "Q8_0"};
+    refuse(sources[0], &o, CARAT_EUSAGE, "no tensor has \"^attn\"");
+    o.n_rules = 0;
+    o.n_threads = -1;
+    refuse(sources[0], &o, CARAT_EUSAGE, "threads");
+    o.n_threads = 0;
+    refuse("/nowhere/model.gguf", &o, CARAT_EFORMAT, "/nowhere/model.gguf");
+    scratch_write(&scratch, "text.gguf", "GGUF?", 5);
+    char path[512];
+    refuse(scratch_file(&scratch, "text.gguf", path), &o, CARAT_EFORMAT, "text.gguf");
+    assert_int_equal(w.file.length, 0);
+}
+
+static void a_weight_that_is_no_number_is_refused_by_name(void **state)
+{
+    (void)state;
+    char path[512];
+    struct written w;
+    struct carat_error err = {0};
+    struct gguf_writer writer = {0};
+    tiny_model_put(&writer, &(struct tiny_options){.size = GEMMA_12B, .format = FORMAT_F16});
+    struct gguf_out_tensor *t = gguf_writer_tensor(&writer, "blk.1.ffn_up.weight");
+    ((uint16_t *)t->data)[77] = 0x7E00; /* NaN */
+    scratch_file(&scratch, "nan.gguf", path);
+    assert_int_equal(gguf_save(&writer, path, &err), CARAT_OK);
+    gguf_writer_deinit(&writer);
+    struct carat_quantize_options o = options_of("Q6_K", &w);
+    refuse(path, &o, CARAT_EFORMAT, "\"blk.1.ffn_up.weight\" has a value that is no finite");
+    buf_deinit(&w.file);
+}
+
+static void failures_of_writing_and_of_memory_end_it_with_their_reason(void **state)
+{
+    (void)state;
+    struct written w;
+    bool has_failed = true;
+    for (int n = 0; has_failed; n += 7) {
+        struct carat_error err = {0};
+        struct carat_quantize_options o = options_of("Q4_K_M", &w);
+        w.fails_at = n;
+        int status = carat_quantize(sources[0], &o, &err);
+        has_failed = status != CARAT_OK;
+        if (has_failed) assert_string_equal(err.message, "the disk is full");
+        assert_int_equal(status, has_failed ? CARAT_EIO : CARAT_OK);
+        buf_deinit(&w.file);
+    }
+    has_failed = true;
+    for (long n = 0; has_failed; n++) {
+        struct carat_error err = {0};
+        struct carat_quantize_options o = options_of("Q4_K_M", &w);
+        o.write = n % 2 ? take_piece : NULL;
+        mem_fail_after(n);
+        int status = carat_quantize(sources[0], &o, &err);
+        has_failed = mem_fail_after(-1);
+        assert_int_equal(status, has_failed ? CARAT_EMEMORY : CARAT_OK);
+        buf_deinit(&w.file);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_tensor_has_the_type_of_the_mixture_and_its_values),
+        cmocka_unit_test(keys_stay_but_for_those_about_the_type),
+        cmocka_unit_test(the_new_file_answers),
+        cmocka_unit_test(the_number_of_threads_changes_no_byte),
+        cmocka_unit_test(a_dry_run_says_the_same_sizes),
+        cmocka_unit_test(rules_come_before_the_mixture_and_pure_files_have_one_type),
+        cmocka_unit_test(types_that_do_not_fit_give_way_to_the_nearest),
+        cmocka_unit_test(better_layers_are_those_of_llama_cpp),
+        cmocka_unit_test(what_is_quantised_already_is_refused_unless_asked_for),
+        cmocka_unit_test(wrong_types_names_and_files_are_refused),
+        cmocka_unit_test(a_weight_that_is_no_number_is_refused_by_name),
+        cmocka_unit_test(failures_of_writing_and_of_memory_end_it_with_their_reason),
+    };
+    return cmocka_run_group_tests(tests, open_sources, close_models);
+}
