@@ -31,7 +31,7 @@ struct carat_quantize_options {
     const struct carat_type_rule *rules; /* the first that fits counts, before the file's type */
     int32_t n_rules;
     int32_t n_threads;   /* 0: as many as the process may use */
-    bool is_pure;        /* no tensor gets a better type than the others */
+    bool is_pure;        /* one type, except where it does not fit */
     bool may_requantize; /* weights that are quantised already, too: their errors add up */
     /* Takes the new file, from its beginning to its end, in pieces. CARAT_OK or the status to end
      * with, with its message. NULL: a dry run, which computes nothing. */
@@ -39,14 +39,15 @@ struct carat_quantize_options {
     /* Called for each tensor after it was written. May be NULL. */
     void (*tensor)(void *user, const struct carat_quantized *tensor, int32_t index, int32_t count);
     void *user;
+    /* end of version 0.1 */
 };
 
 /* Makes a model file with weights in another type from the one at `path`, or from all its parts.
- * Keys stay as they are, except those about the type and about parts; vectors, routers and
- * projections that must be exact keep their type. A type whose blocks do not fit a row gives way
- * to the nearest one that does. CARAT_EUSAGE: no such type, or weights are quantised already;
- * CARAT_EFORMAT: the file is malformed, of another model family, or has a weight that is not a
- * finite number; what `write` returns. */
+ * Keys stay as they are, except those about the type, about parts and about importance matrices.
+ * Vectors, routers and the projection of per-layer inputs keep their type. A type whose blocks do
+ * not fit a row gives way to the nearest one that does. CARAT_EUSAGE: no such type or tensor, or
+ * weights are quantised already; CARAT_EFORMAT: the file is malformed, of another model family, or
+ * has a weight that is no finite number or too large for its new type; what `write` returns. */
 int carat_quantize(const char *path, const struct carat_quantize_options *options,
                    struct carat_error *err);
 

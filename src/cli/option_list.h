@@ -165,7 +165,7 @@
     X(TOKEN_TYPE, TEXT, "token-embedding-type", "--output-tensor-type", "", 0, 0, ON(QUANTIZE),    \
       "TYPE", "this type for the table of tokens, which is also the head")                         \
     X(PURE, FLAG, "pure", "", "", 0, 0, ON(QUANTIZE), "",                                          \
-      "no tensor gets a better type than the others")                                              \
+      "one type for all weights, except where it does not fit")                                    \
     X(ALLOW_REQUANTIZE, FLAG, "allow-requantize", "", "", 0, 0, ON(QUANTIZE), "",                  \
       "take a file that is quantised already: errors add up")                                      \
     X(DRY_RUN, FLAG, "dry-run", "", "", 0, 0, ON(QUANTIZE), "",                                    \

@@ -86,18 +86,25 @@ struct request {
     int32_t n_threads;
 };
 
-/* MODEL [OUT] TYPE, and a number of threads as llama-quantize has it. */
+/* The number of threads, which llama-quantize has last. */
+static int read_threads(const char *text, int32_t *out, struct carat_error *err)
+{
+    char *end;
+    long threads = strtol(text, &end, 10);
+    if (*end != '\0' || threads < 1 || threads > THREADS_MAX)
+        return err_set(err, CARAT_EUSAGE, "quantize: 1 to %d threads expected, \"%.40s\" found",
+                       THREADS_MAX, text);
+    *out = (int32_t)threads;
+    return CARAT_OK;
+}
+
+/* MODEL [OUT] TYPE [THREADS] */
 static int read_arguments(const struct options *o, struct request *r, struct carat_error *err)
 {
     size_t n = o->n_arguments;
-    char *end = NULL;
-    r->n_threads = (int32_t)opt_int(o, OPT_QUANTIZE_THREADS);
-    long threads = n > 2 ? strtol(o->arguments[n - 1], &end, 10) : 0;
-    if (n > 2 && *end == '\0' && threads > 0 && threads <= THREADS_MAX) {
-        r->n_threads = (int32_t)threads;
-        n--;
-    }
     bool is_dry = opt_is_set(o, OPT_DRY_RUN);
+    r->n_threads = (int32_t)opt_int(o, OPT_QUANTIZE_THREADS);
+    if (n == 4) TRY(read_threads(o->arguments[--n], &r->n_threads, err));
     if (n == 3 || (n == 2 && is_dry)) {
         r->model = o->arguments[0];
         r->out = is_dry ? NULL : o->arguments[1];

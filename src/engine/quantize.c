@@ -17,9 +17,9 @@ enum { PIECE_BYTES = 16 << 20, THREADS_MAX = 1024 };
 
 /* What a thread has found in a tensor. */
 struct tally {
-    double error, size; /* sums of squares, of errors and of values */
-    bool is_finite;
-    char apart[64]; /* threads do not write to the same cache line */
+    double error, size;      /* sums of squares, of errors and of values */
+    bool is_finite, is_held; /* all values; all new ones */
+    char apart[64];          /* threads do not write to the same cache line */
 };
 
 struct work {
@@ -58,8 +58,15 @@ static enum format apply_rules(const struct carat_quantize_options *o, const cha
     return format;
 }
 
+static bool may_change(const struct work *w, const struct gguf_tensor *t, const struct mixture *m,
+                       const struct gemma_config *c)
+{
+    return mixture_format(m, c, t, w->o->is_pure) != FORMAT_COUNT;
+}
+
 /* Every rule has a type, and there are tensors for it. */
-static int check_rules(const struct work *w, struct carat_error *err)
+static int check_rules(const struct work *w, const struct mixture *m, const struct gemma_config *c,
+                       struct carat_error *err)
 {
     for (int32_t k = 0; k < w->o->n_rules; k++) {
         const struct carat_type_rule *rule = &w->o->rules[k];
@@ -68,10 +75,16 @@ static int check_rules(const struct work *w, struct carat_error *err)
         if (!format_from_name(rule->type, &format))
             return err_set(err, CARAT_EUSAGE, "type \"%.40s\" of tensors \"%.60s\": no such type",
                            rule->type, rule->pattern);
-        while (i < n && !fits(rule->pattern, gguf_tensor_at(w->g, i)->name)) i++;
-        if (i == n)
-            return err_set(err, CARAT_EUSAGE, "%s: no tensor has \"%.60s\" in its name",
-                           gguf_path(w->g), rule->pattern);
+        for (; i < n; i++) {
+            const struct gguf_tensor *t = gguf_tensor_at(w->g, i);
+            if (fits(rule->pattern, t->name) && may_change(w, t, m, c)) break;
+        }
+        if (i < n) continue;
+        err_set(err, CARAT_EUSAGE, "%s: no tensor that may change has \"%.60s\" in its name",
+                gguf_path(w->g), rule->pattern);
+        err_hint(err, "this is plain text, and ^ is the beginning of a name; vectors, routers and "
+                      "per_layer_model_proj do not change");
+        return CARAT_EUSAGE;
     }
     return CARAT_OK;
 }
@@ -95,7 +108,7 @@ static int choose_format(struct work *w, size_t i, const struct mixture *m,
 {
     const struct gguf_tensor *t = gguf_tensor_at(w->g, i);
     enum format to = mixture_format(m, c, t, w->o->is_pure);
-    if (t->n_dims >= 2) to = apply_rules(w->o, t->name, to);
+    if (to != FORMAT_COUNT) to = apply_rules(w->o, t->name, to);
     if (to != FORMAT_COUNT) to = mixture_fit(to, t->dims[0]);
     bool is_same = to == FORMAT_COUNT || (t->is_supported && to == t->format);
     w->formats[i] = is_same ? FORMAT_COUNT : to;
@@ -104,12 +117,23 @@ static int choose_format(struct work *w, size_t i, const struct mixture *m,
     return check_source(w, t, to, err);
 }
 
+static int read_config(struct gemma_config *c, const struct gguf *g, struct carat_error *err)
+{
+    static const char drafter[] = "gemma4-assistant";
+    const struct gguf_kv *kv = gguf_find(g, "general.architecture");
+    int status = config_read(c, g, err);
+    bool is_drafter = kv && kv->type == GGUF_STRING && kv->value.s.length == sizeof drafter - 1 &&
+                      memcmp(kv->value.s.data, drafter, sizeof drafter - 1) == 0;
+    if (status && is_drafter) err_hint(err, "quantising takes models, and no drafters");
+    return status;
+}
+
 static int choose_formats(struct work *w, const struct mixture *m, struct carat_error *err)
 {
     struct gemma_config c;
     size_t n = gguf_tensor_count(w->g);
-    TRY(config_read(&c, w->g, err));
-    TRY(check_rules(w, err));
+    TRY(read_config(&c, w->g, err));
+    TRY(check_rules(w, m, &c, err));
     w->formats = mem_alloc(n, sizeof *w->formats);
     if (!w->formats) return err_no_memory(err, "types", n * sizeof *w->formats);
     for (size_t i = 0; i < n; i++) TRY(choose_format(w, i, m, &c, err));
@@ -132,6 +156,7 @@ static void encode_row(struct work *w, const uint8_t *from, uint8_t *to, float *
         tally->error += error * error;
         tally->size += (double)values[i] * (double)values[i];
         tally->is_finite &= isfinite(values[i]);
+        tally->is_held &= isfinite(again[i]);
     }
 }
 
@@ -166,16 +191,21 @@ static int put_padding(const struct work *w, uint64_t bytes, struct carat_error 
 /* The relative error of the whole tensor. */
 static int sum_up(const struct work *w, double *error, struct carat_error *err)
 {
-    struct tally sum = {.is_finite = true};
+    struct tally sum = {.is_finite = true, .is_held = true};
     for (int i = 0; i < pool_threads(w->pool); i++) {
         sum.error += w->tallies[i].error;
         sum.size += w->tallies[i].size;
         sum.is_finite &= w->tallies[i].is_finite;
+        sum.is_held &= w->tallies[i].is_held;
     }
     *error = sum.size > 0 ? sqrt(sum.error / sum.size) : 0;
-    if (sum.is_finite) return CARAT_OK;
-    return err_set(err, CARAT_EFORMAT, "%s: tensor \"%s\" has a value that is no finite number",
-                   gguf_path(w->g), w->t->name);
+    if (sum.is_finite && sum.is_held) return CARAT_OK;
+    const char *path = gguf_path(w->g), *name = w->t->name;
+    if (!sum.is_finite)
+        return err_set(err, CARAT_EFORMAT, "%s: tensor \"%s\" has a value that is no finite number",
+                       path, name);
+    return err_set(err, CARAT_EFORMAT, "%s: tensor \"%s\" has a value that is too large for %s",
+                   path, name, format_traits(w->to)->name);
 }
 
 static int encode_tensor(struct work *w, double *error, struct carat_error *err)
@@ -185,7 +215,7 @@ static int encode_tensor(struct work *w, double *error, struct carat_error *err)
     size_t row_bytes = format_row_bytes(w->to, dims[0]);
     int64_t most = (int64_t)(w->piece_bytes / row_bytes);
     for (int i = 0; i < pool_threads(w->pool); i++)
-        w->tallies[i] = (struct tally){.is_finite = true};
+        w->tallies[i] = (struct tally){.is_finite = true, .is_held = true};
     for (w->first_row = 0; w->first_row < rows; w->first_row += w->n_rows) {
         w->n_rows = rows - w->first_row < most ? rows - w->first_row : most;
         pool_run(w->pool, encode_rows, w);
@@ -272,7 +302,8 @@ int carat_quantize(const char *path, const struct carat_quantize_options *given,
                    struct carat_error *err)
 {
     struct carat_quantize_options o = {0};
-    TRY(sized_copy(&o, sizeof o, sizeof o, given, "quantize options", err));
+    TRY(sized_copy(&o, sizeof o, SIZED_THROUGH(struct carat_quantize_options, user), given,
+                   "quantize options", err));
     const struct mixture *m = o.type ? mixture_find(o.type) : NULL;
     if (!m) return unknown_type(o.type ? o.type : "", err);
     if (o.n_threads < 0 || o.n_threads > THREADS_MAX)

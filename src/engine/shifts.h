@@ -2,7 +2,7 @@
  * more tokens if each step leaves some out, in turn. GPUs multiply rows in passes, so a step of 65
  * rows may take half as long again as one of 64. Whether it does depends on the device, the model
  * and its format, so it is tried: a few steps with everybody, a few in shifts, and the better way
- * for some hundred steps. Pure: numbers go in, numbers come out. No allocation. */
+ * for a few hundred steps. Pure: numbers go in, numbers come out. No allocation. */
 #ifndef ENGINE_SHIFTS_H
 #define ENGINE_SHIFTS_H
 

@@ -36,10 +36,12 @@ static size_t scalar_bytes(enum gguf_type type)
 /* Keys that say nothing true of the new file, or are written anew. */
 static bool is_kept(const struct gguf_kv *kv)
 {
-    static const char *const dropped[] = {"split.", "quantize.imatrix.", "general.file_type",
-                                          "general.quantization_version"};
-    for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
-        if (strncmp(kv->key.data, dropped[i], strlen(dropped[i])) == 0) return false;
+    static const char *const begins[] = {"split.", "quantize.imatrix."};
+    static const char *const names[] = {"general.file_type", "general.quantization_version"};
+    for (size_t i = 0; i < sizeof begins / sizeof *begins; i++)
+        if (strncmp(kv->key.data, begins[i], strlen(begins[i])) == 0) return false;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(kv->key.data, names[i]) == 0) return false;
     return true;
 }
 

@@ -110,14 +110,14 @@ enum format mixture_format(const struct mixture *m, const struct gemma_config *c
     char part[64];
     split_name(t->name, &layer, part);
     if (t->n_dims < 2 || must_be_exact(part)) return FORMAT_COUNT;
-    bool is_experts = strstr(part, "_exps") != NULL;
-    enum format base = is_experts ? m->experts : m->base;
-    if (is_pure) return base;
+    if (is_pure) return m->experts;
+    enum format base = strstr(part, "_exps") ? m->experts : m->base;
     if (IS_ONE_OF(part, "token_embd", "output")) return m->tokens;
     if (strcmp(part, "per_layer_token_embd") == 0) return m->inputs;
     if (IS_ONE_OF(part, "inp_gate", "proj"))
         return format_is_float(m->base) ? m->base : FORMAT_Q8_0;
-    bool decides_much = IS_ONE_OF(part, "attn_v", "ffn_down", "ffn_down_exps");
+    bool decides_much = IS_ONE_OF(part, "attn_v", "ffn_down", "ffn_down_exps") ||
+                        (m->layers == BETTER_ALL && strcmp(part, "attn_output") == 0);
     if (decides_much && is_better_layer(m->layers, layer, c->n_layer)) return m->better;
     return base;
 }

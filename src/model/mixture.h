@@ -1,6 +1,7 @@
 /* Types of files: which type each tensor of a Gemma gets in a "Q4_K_M". Where a small part of the
  * weights decides much (values, outputs of feed-forward layers, the table of tokens), better types
- * are worth their bytes. The names, and which tensors are meant, are llama.cpp's. */
+ * are worth their bytes. The names are llama.cpp's. The choice is close to llama.cpp's, but not the
+ * same: it counts other layers, and has other types for per-layer inputs. */
 #ifndef MODEL_MIXTURE_H
 #define MODEL_MIXTURE_H
 
@@ -31,7 +32,8 @@ const struct mixture *mixture_at(int32_t index);
 /* By name, in any case; NULL: there is none. */
 const struct mixture *mixture_find(const char *name);
 
-/* The type of a tensor. FORMAT_COUNT: the one that it has. is_pure: no better types. */
+/* The type of a tensor. FORMAT_COUNT: the one that it has, whatever is asked for. is_pure: the
+ * same for all others. */
 enum format mixture_format(const struct mixture *m, const struct gemma_config *c,
                            const struct gguf_tensor *t, bool is_pure);
 

@@ -18,6 +18,7 @@ from program import (DEMO, PROGRAM, ROOT, carat, environment, expect, expect_err
                      expect_status, need_demo, need_json, wait_until)
 
 SOURCE = ROOT / "tests/golden/fixtures/e2b-q8_0.gguf"
+DRAFTER = ROOT / "tests/golden/fixtures/12b-q4_k.draft.gguf"
 AGAIN = "--allow-requantize"
 
 
@@ -70,6 +71,14 @@ def test_types_sizes_and_errors_are_told_in_json_too_and_without_writing():
         expect(max(t["error"] for t in dry["tensors"]) == 0, "a dry run computes nothing")
 
 
+def test_help_names_all_types():
+    done = carat("quantize", SOURCE, "out.gguf", "what", AGAIN)
+    expect_error(done, 2, "what")
+    types = re.search(r"hint: (.*)", done.stderr.decode()).group(1).split(", ")
+    text = " ".join(carat("help", "quantize").stdout.decode().split())
+    expect(len(types) > 15 and all(name in text for name in types), f"{types}")
+
+
 def test_a_line_of_llama_quantize_runs():
     with folder() as here:
         link = pathlib.Path(here, "llama-quantize")
@@ -91,6 +100,9 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_file():
             (["quantize", SOURCE, out, "Q4_K_XL", AGAIN], 2, "Q4_K_XL", "Q4_K_M"),
             (["quantize", SOURCE, "Q4_0"], 2, "OUT", "--dry-run"),
             (["quantize", SOURCE], 2, "OUT"),
+            (["quantize", SOURCE, out, "15", AGAIN], 2, "15", "Q4_K_M"),
+            (["quantize", SOURCE, out, "Q4_0", "1000", AGAIN], 2, "threads", "1000"),
+            (["quantize", DRAFTER, out, "Q4_0", AGAIN], 3, "drafter"),
             (["quantize", SOURCE, out, "Q4_0", AGAIN, "--tensor-type", "attn_q"], 2, "NAME=TYPE"),
             (["quantize", SOURCE, out, "Q4_0", AGAIN, "--tensor-type", "nose=Q8_0"], 2, "nose"),
             (["quantize", SOURCE, out, "Q4_0", AGAIN, "--tensor-type", "attn=Q9"], 2, "Q9"),

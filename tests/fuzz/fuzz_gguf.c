@@ -42,6 +42,13 @@ static void write_anew(const struct gguf *g, struct buf *out)
     if (out->failed) abort();
 }
 
+static bool is_kept(const char *key)
+{
+    return strncmp(key, "split.", 6) != 0 && strncmp(key, "quantize.imatrix.", 17) != 0 &&
+           strcmp(key, "general.file_type") != 0 &&
+           strcmp(key, "general.quantization_version") != 0;
+}
+
 static void check_anew(const struct gguf *g)
 {
     struct buf out = {0};
@@ -55,11 +62,10 @@ static void check_anew(const struct gguf *g)
                        a->bytes == b->bytes && memcmp(a->data, b->data, a->bytes) == 0;
         if (!is_same) abort();
     }
-    for (size_t i = 0; i < gguf_kv_count(again); i++)
-        if (strcmp(gguf_kv_at(again, i)->key.data, "general.file_type") != 0 &&
-            strcmp(gguf_kv_at(again, i)->key.data, "general.quantization_version") != 0 &&
-            !gguf_find(g, gguf_kv_at(again, i)->key.data))
-            abort();
+    for (size_t i = 0; i < gguf_kv_count(g); i++) {
+        const struct gguf_kv *kv = gguf_kv_at(g, i), *found = gguf_find(again, kv->key.data);
+        if (is_kept(kv->key.data) && !(found && gguf_same_key(kv, found))) abort();
+    }
     gguf_walk(again);
     gguf_close(again);
     buf_deinit(&out);

@@ -66,3 +66,28 @@ uint64_t gguf_walk(const struct gguf *g)
     for (size_t i = 0; i < gguf_tensor_count(g); i++) sum += walk_tensor(g, gguf_tensor_at(g, i));
     return sum;
 }
+
+static bool same_string(struct gguf_string a, struct gguf_string b)
+{
+    return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
+}
+
+static bool same_element(const struct gguf_kv *a, const struct gguf_kv *b, uint64_t i)
+{
+    if (a->element_type == GGUF_STRING) return same_string(a->strings[i], b->strings[i]);
+    if (a->element_type != GGUF_F32 && a->element_type != GGUF_F64)
+        return gguf_array_int(a, i) == gguf_array_int(b, i);
+    double x = gguf_array_float(a, i), y = gguf_array_float(b, i);
+    return memcmp(&x, &y, sizeof x) == 0; /* NaN too */
+}
+
+bool gguf_same_key(const struct gguf_kv *a, const struct gguf_kv *b)
+{
+    if (a->type != b->type || a->count != b->count) return false;
+    if (a->type == GGUF_STRING) return same_string(a->value.s, b->value.s);
+    if (a->type != GGUF_ARRAY) return a->value.u == b->value.u;
+    if (a->element_type != b->element_type) return false;
+    for (uint64_t i = 0; i < a->count; i++)
+        if (!same_element(a, b, i)) return false;
+    return true;
+}

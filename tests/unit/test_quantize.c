@@ -14,6 +14,7 @@
 #include "carat_quantize.h"
 #include "model/mixture.h"
 #include "support/answers.h"
+#include "support/gguf_walk.h"
 
 enum { N_SOURCES = GEMMA_SIZES };
 
@@ -146,25 +147,6 @@ static void every_tensor_has_the_type_of_the_mixture_and_its_values(void **state
     }
 }
 
-static void check_key(const struct gguf_kv *a, const struct gguf_kv *b)
-{
-    assert_non_null(b);
-    assert_int_equal(a->type, b->type);
-    assert_int_equal(a->count, b->count);
-    if (a->type == GGUF_STRING)
-        assert_memory_equal(a->value.s.data, b->value.s.data, a->value.s.length);
-    else if (a->type != GGUF_ARRAY)
-        assert_int_equal(a->value.u, b->value.u);
-    for (uint64_t i = 0; a->type == GGUF_ARRAY && i < a->count; i++) {
-        if (a->element_type == GGUF_STRING)
-            assert_memory_equal(a->strings[i].data, b->strings[i].data, a->strings[i].length);
-        else if (a->element_type == GGUF_F32 || a->element_type == GGUF_F64)
-            assert_true(gguf_array_float(a, i) == gguf_array_float(b, i));
-        else
-            assert_int_equal(gguf_array_int(a, i), gguf_array_int(b, i));
-    }
-}
-
 /* A file with keys of every type, of a split and of an importance matrix. */
 static void put_keys(struct gguf_writer *w)
 {
@@ -209,7 +191,7 @@ static void keys_stay_but_for_those_about_the_type(void **state)
             assert_null(gguf_find(g, kv->key.data));
         else if (strcmp(kv->key.data, "general.file_type") != 0 &&
                  strcmp(kv->key.data, "general.quantization_version") != 0)
-            check_key(kv, gguf_find(g, kv->key.data));
+            assert_true(gguf_same_key(kv, gguf_find(g, kv->key.data)));
     }
     assert_int_equal(gguf_find(g, "general.file_type")->value.u, 16);
     assert_int_equal(gguf_find(g, "general.quantization_version")->value.u, 2);
@@ -310,6 +292,29 @@ static void rules_come_before_the_mixture_and_pure_files_have_one_type(void **st
     buf_deinit(&w.file);
 }
 
+static void what_must_be_exact_stays_whatever_is_asked_for(void **state)
+{
+    (void)state;
+    struct written w;
+    const struct carat_type_rule router = {"ffn_gate", "Q4_0"}, input = {"proj", "Q4_0"};
+    for (int i = 0; i < 2; i++) {
+        const char *source = sources[i ? 1 : 3], *name;
+        name = i ? "per_layer_model_proj.weight" : "blk.0.ffn_gate_inp.weight";
+        struct carat_quantize_options o = options_of("Q8_0", &w);
+        o.rules = i ? &input : &router;
+        o.n_rules = 1;
+        quantize(source, &o);
+        struct gguf *from = open_file(source), *g = open_written(&w);
+        assert_int_equal(gguf_tensor_find(g, name)->format, gguf_tensor_find(from, name)->format);
+        assert_int_equal(
+            gguf_tensor_find(g, i ? "blk.0.proj.weight" : "blk.0.ffn_gate.weight")->format,
+            FORMAT_Q4_0);
+        gguf_close(from);
+        gguf_close(g);
+        buf_deinit(&w.file);
+    }
+}
+
 static void types_that_do_not_fit_give_way_to_the_nearest(void **state)
 {
     (void)state;
@@ -323,7 +328,7 @@ static void types_that_do_not_fit_give_way_to_the_nearest(void **state)
     assert_int_equal(mixture_fit(FORMAT_Q4_0, 40), FORMAT_F16);
 }
 
-static void better_layers_are_those_of_llama_cpp(void **state)
+static void the_ends_and_a_third_of_the_middle_layers_are_better(void **state)
 {
     (void)state;
     static const bool better[32] = {
@@ -386,7 +391,9 @@ static void wrong_types_names_and_files_are_refused(void **state)
     o.n_rules = 1;
     refuse(sources[0], &o, CARAT_EUSAGE, "\"Q4_K_M\" of tensors \"attn\"");
     o.rules = &(struct carat_type_rule){"^attn", "Q8_0"};
-    refuse(sources[0], &o, CARAT_EUSAGE, "no tensor has \"^attn\"");
+    refuse(sources[0], &o, CARAT_EUSAGE, "no tensor that may change has \"^attn\"");
+    o.rules = &(struct carat_type_rule){"attn_norm", "F16"}; /* vectors */
+    refuse(sources[0], &o, CARAT_EUSAGE, "\"attn_norm\"");
     o.n_rules = 0;
     o.n_threads = -1;
     refuse(sources[0], &o, CARAT_EUSAGE, "threads");
@@ -398,22 +405,34 @@ static void wrong_types_names_and_files_are_refused(void **state)
     assert_int_equal(w.file.length, 0);
 }
 
-static void a_weight_that_is_no_number_is_refused_by_name(void **state)
+/* One weight of a file in BF16 has these bits. */
+static void refuse_weight(uint16_t bits, const char *type, const char *text)
 {
-    (void)state;
     char path[512];
     struct written w;
     struct carat_error err = {0};
     struct gguf_writer writer = {0};
-    tiny_model_put(&writer, &(struct tiny_options){.size = GEMMA_12B, .format = FORMAT_F16});
+    tiny_model_put(&writer, &(struct tiny_options){.size = GEMMA_12B, .format = FORMAT_BF16});
     struct gguf_out_tensor *t = gguf_writer_tensor(&writer, "blk.1.ffn_up.weight");
-    ((uint16_t *)t->data)[77] = 0x7E00; /* NaN */
-    scratch_file(&scratch, "nan.gguf", path);
+    ((uint16_t *)t->data)[77] = bits;
+    scratch_file(&scratch, "wrong.gguf", path);
     assert_int_equal(gguf_save(&writer, path, &err), CARAT_OK);
     gguf_writer_deinit(&writer);
-    struct carat_quantize_options o = options_of("Q6_K", &w);
-    refuse(path, &o, CARAT_EFORMAT, "\"blk.1.ffn_up.weight\" has a value that is no finite");
+    struct carat_quantize_options o = options_of(type, &w);
+    refuse(path, &o, CARAT_EFORMAT, "\"blk.1.ffn_up.weight\"");
     buf_deinit(&w.file);
+    o = options_of(type, &w);
+    refuse(path, &o, CARAT_EFORMAT, text);
+    buf_deinit(&w.file);
+}
+
+static void weights_that_are_no_number_or_too_large_are_refused_by_name(void **state)
+{
+    (void)state;
+    refuse_weight(0x7FC0, "Q6_K", "has a value that is no finite number");
+    refuse_weight(0x7F80, "F32", "has a value that is no finite number");
+    refuse_weight(f32_to_bf16(1e6f), "F16", "has a value that is too large for F16");
+    refuse_weight(f32_to_bf16(1e9f), "Q8_0", "has a value that is too large for Q8_0");
 }
 
 static void failures_of_writing_and_of_memory_end_it_with_their_reason(void **state)
@@ -431,16 +450,18 @@ static void failures_of_writing_and_of_memory_end_it_with_their_reason(void **st
         assert_int_equal(status, has_failed ? CARAT_EIO : CARAT_OK);
         buf_deinit(&w.file);
     }
-    has_failed = true;
-    for (long n = 0; has_failed; n++) {
-        struct carat_error err = {0};
-        struct carat_quantize_options o = options_of("Q4_K_M", &w);
-        o.write = n % 2 ? take_piece : NULL;
-        mem_fail_after(n);
-        int status = carat_quantize(sources[0], &o, &err);
-        has_failed = mem_fail_after(-1);
-        assert_int_equal(status, has_failed ? CARAT_EMEMORY : CARAT_OK);
-        buf_deinit(&w.file);
+    for (int is_dry = 0; is_dry < 2; is_dry++) {
+        has_failed = true;
+        for (long n = 0; has_failed; n++) {
+            struct carat_error err = {0};
+            struct carat_quantize_options o = options_of("Q4_K_M", &w);
+            if (is_dry) o.write = NULL;
+            mem_fail_after(n);
+            int status = carat_quantize(sources[0], &o, &err);
+            has_failed = mem_fail_after(-1);
+            assert_int_equal(status, has_failed ? CARAT_EMEMORY : CARAT_OK);
+            buf_deinit(&w.file);
+        }
     }
 }
 
@@ -453,11 +474,12 @@ int main(void)
         cmocka_unit_test(the_number_of_threads_changes_no_byte),
         cmocka_unit_test(a_dry_run_says_the_same_sizes),
         cmocka_unit_test(rules_come_before_the_mixture_and_pure_files_have_one_type),
+        cmocka_unit_test(what_must_be_exact_stays_whatever_is_asked_for),
         cmocka_unit_test(types_that_do_not_fit_give_way_to_the_nearest),
-        cmocka_unit_test(better_layers_are_those_of_llama_cpp),
+        cmocka_unit_test(the_ends_and_a_third_of_the_middle_layers_are_better),
         cmocka_unit_test(what_is_quantised_already_is_refused_unless_asked_for),
         cmocka_unit_test(wrong_types_names_and_files_are_refused),
-        cmocka_unit_test(a_weight_that_is_no_number_is_refused_by_name),
+        cmocka_unit_test(weights_that_are_no_number_or_too_large_are_refused_by_name),
         cmocka_unit_test(failures_of_writing_and_of_memory_end_it_with_their_reason),
     };
     return cmocka_run_group_tests(tests, open_sources, close_models);

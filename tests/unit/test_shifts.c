@@ -23,7 +23,7 @@ int32_t __wrap_shifts_rows(struct shifts *s, int32_t n);
  * time for each row. */
 struct machine {
     double pass, more, row; /* seconds: the first pass; each further one; a row */
-    double jitter;          /* every other step takes up to this share more */
+    double jitter;          /* steps take up to this share more, in a cycle of five */
     int32_t steps;
 };
 

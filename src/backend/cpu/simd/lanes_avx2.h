@@ -51,11 +51,12 @@ static inline ivec add_short_sum(ivec sum, ivec x)
 {
     return (ivec){add_pairs(sum.a, x.a), add_pairs(sum.b, x.b)};
 }
-/* Factors of 16 rows as 16-bit numbers, each twice: for both numbers of a lane. */
+/* A quarter of 16-bit numbers that are multiples of 4. */
 static inline ivec quarter_short(ivec x)
 {
     return (ivec){_mm256_srai_epi16(x.a, 2), _mm256_srai_epi16(x.b, 2)};
 }
+/* Factors of 16 rows as 16-bit numbers, each twice: for both numbers of a lane. */
 static inline ivec short_factors(const int8_t *p)
 {
     __m256i x = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)(const void *)p));
