@@ -1,5 +1,4 @@
 /* carat quantize: a model file with its weights in another type. */
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +10,6 @@
 #include "cli/file_writer.h"
 #include "cli/inputs.h"
 #include "cli/models.h"
-#include "cli/session.h"
 #include "cli/size_text.h"
 #include "cli/terminal.h"
 
@@ -167,7 +165,6 @@ static struct sum total_of(const struct quantizing *q)
 {
     struct sum all = {0};
     for (int i = 0; i < q->n_sums; i++) {
-        all.n += q->sums[i].n;
         all.from_bytes += q->sums[i].from_bytes;
         all.to_bytes += q->sums[i].to_bytes;
         all.n_values += q->sums[i].n_values;

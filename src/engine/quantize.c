@@ -119,12 +119,8 @@ static int choose_format(struct work *w, size_t i, const struct mixture *m,
 
 static int read_config(struct gemma_config *c, const struct gguf *g, struct carat_error *err)
 {
-    static const char drafter[] = "gemma4-assistant";
-    const struct gguf_kv *kv = gguf_find(g, "general.architecture");
     int status = config_read(c, g, err);
-    bool is_drafter = kv && kv->type == GGUF_STRING && kv->value.s.length == sizeof drafter - 1 &&
-                      memcmp(kv->value.s.data, drafter, sizeof drafter - 1) == 0;
-    if (status && is_drafter) err_hint(err, "quantising takes models, and no drafters");
+    if (status && config_is_drafter(g)) err_hint(err, "quantising takes models, and no drafters");
     return status;
 }
 
@@ -256,6 +252,7 @@ static int put_file(struct work *w, const struct mixture *m, struct carat_error 
         gguf_rewrite_head(w->g, &r, &head);
         int status = head.failed ? err_no_memory(err, "keys", head.length)
                                  : put(w, head.data, head.length, err);
+        if (!status) status = put_padding(w, head.length, err);
         buf_deinit(&head);
         TRY(status);
     }

@@ -25,6 +25,11 @@ static int32_t size_for(const struct shifts *s, int32_t n)
     return n > size && n <= size + size / 2 ? size : 0;
 }
 
+static bool is_trying(const struct shifts *s)
+{
+    return s->tried < 2 * STEPS_EACH;
+}
+
 static void begin_try(struct shifts *s, int32_t n, int32_t size)
 {
     if (size != s->size) s->are_better = false;
@@ -45,10 +50,9 @@ int32_t shifts_rows(struct shifts *s, int32_t n)
     int32_t size = size_for(s, n);
     s->given = 0;
     if (size == 0) return n;
-    bool is_trying = s->tried < 2 * STEPS_EACH;
     bool is_old = size != s->size || abs(n - s->n) > n / DRIFT;
-    if (is_old || (!is_trying && s->since >= STEPS_KEPT)) begin_try(s, n, size);
-    bool is_other = s->tried < 2 * STEPS_EACH && s->tried % 2; /* in turns with what was better */
+    if (is_old || (!is_trying(s) && s->since >= STEPS_KEPT)) begin_try(s, n, size);
+    bool is_other = is_trying(s) && s->tried % 2; /* in turns with what was better */
     s->is_shift = s->are_better != is_other;
     s->given = s->is_shift ? size : n;
     return s->given;
@@ -57,11 +61,12 @@ int32_t shifts_rows(struct shifts *s, int32_t n)
 void shifts_note(struct shifts *s, int32_t rows, double seconds)
 {
     if (rows == 0 || rows != s->given || !(seconds > 0)) return;
-    if (s->tried == 2 * STEPS_EACH) {
+    if (!is_trying(s)) {
         s->since++;
         return;
     }
     double *least = &s->seconds[s->is_shift];
     *least = fmin(*least, seconds / rows);
-    if (++s->tried == 2 * STEPS_EACH) end_try(s);
+    s->tried++;
+    if (!is_trying(s)) end_try(s);
 }

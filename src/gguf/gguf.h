@@ -117,6 +117,9 @@ double gguf_array_float(const struct gguf_kv *kv, uint64_t i);
 
 const char *gguf_type_name(enum gguf_type type); /* "u32", "string", ... */
 
+/* Bytes of a scalar in a file; 0 for string and array. */
+uint32_t gguf_scalar_bytes(enum gguf_type type);
+
 /* Text from a file, safe for a message: long text is cut with "..."; control characters, direction
  * marks and bytes that are not UTF-8 become \xNN. Returns `out`, for use as an argument. */
 enum { GGUF_PRINTABLE_BYTES = 100 };

@@ -121,8 +121,7 @@ static int take_name(struct reader *r, const char *what, uint64_t length_max, co
     return *out ? CARAT_OK : err_no_memory(r->err, "names", text.length);
 }
 
-/* Bytes of a scalar; 0 for string and array. */
-static uint32_t scalar_bytes(enum gguf_type type)
+uint32_t gguf_scalar_bytes(enum gguf_type type)
 {
     static const uint8_t bytes[GGUF_TYPE_COUNT] = {
         [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
@@ -151,7 +150,7 @@ static int check_bool(struct reader *r, uint8_t byte)
 static int read_scalar(struct reader *r, struct gguf_kv *kv)
 {
     const uint8_t *bytes;
-    TRY(take_bytes(r, scalar_bytes(kv->type), "a value", &bytes));
+    TRY(take_bytes(r, gguf_scalar_bytes(kv->type), "a value", &bytes));
     union {
         uint16_t u16;
         int16_t i16;
@@ -162,7 +161,7 @@ static int read_scalar(struct reader *r, struct gguf_kv *kv)
         float f32;
         double f64;
     } v = {.u64 = 0};
-    memcpy(&v, bytes, scalar_bytes(kv->type));
+    memcpy(&v, bytes, gguf_scalar_bytes(kv->type));
     switch (kv->type) {
     case GGUF_BOOL:
         TRY(check_bool(r, *bytes));
@@ -214,7 +213,7 @@ static int read_array(struct reader *r, struct gguf_kv *kv)
     kv->value.elements = r->base + r->offset;
     if (kv->element_type == GGUF_STRING) return read_strings(r, kv);
     uint64_t bytes;
-    if (__builtin_mul_overflow(kv->count, (uint64_t)scalar_bytes(kv->element_type), &bytes))
+    if (__builtin_mul_overflow(kv->count, (uint64_t)gguf_scalar_bytes(kv->element_type), &bytes))
         bytes = UINT64_MAX; /* more than any file has */
     TRY(take_bytes(r, bytes, "an array", &kv->value.elements));
     r->n_element += kv->count;

@@ -22,15 +22,6 @@ static void add_string(struct buf *out, const char *text, size_t length)
     buf_add(out, text, length);
 }
 
-static size_t scalar_bytes(enum gguf_type type)
-{
-    static const uint8_t bytes[GGUF_TYPE_COUNT] = {
-        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
-        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
-        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
-    return bytes[type];
-}
-
 /* ---- Keys ------------------------------------------------------------------------------- */
 
 /* Keys that say nothing true of the new file, or are written anew. */
@@ -52,7 +43,7 @@ static void add_scalar(struct buf *out, const struct gguf_kv *kv)
     if (kv->type == GGUF_F32)
         buf_add(out, &narrow, sizeof narrow);
     else
-        buf_add(out, &kv->value, scalar_bytes(kv->type));
+        buf_add(out, &kv->value, gguf_scalar_bytes(kv->type));
 }
 
 static void add_array(struct buf *out, const struct gguf_kv *kv)
@@ -60,7 +51,7 @@ static void add_array(struct buf *out, const struct gguf_kv *kv)
     add_u32(out, kv->element_type);
     add_u64(out, kv->count);
     if (kv->element_type != GGUF_STRING) {
-        buf_add(out, kv->value.elements, (size_t)kv->count * scalar_bytes(kv->element_type));
+        buf_add(out, kv->value.elements, (size_t)kv->count * gguf_scalar_bytes(kv->element_type));
         return;
     }
     for (uint64_t i = 0; i < kv->count; i++)
@@ -135,16 +126,10 @@ static void add_tensors(const struct gguf *g, const struct gguf_rewrite *r, stru
 
 void gguf_rewrite_head(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out)
 {
-    static const uint8_t zeros[4096];
-    size_t begin = out->length;
     buf_add(out, "GGUF", 4);
     add_u32(out, VERSION);
     add_u64(out, gguf_tensor_count(g));
     add_u64(out, count_keys(g));
     add_keys(g, r->file_type, out);
     add_tensors(g, r, out);
-    for (uint64_t left = gguf_padding(g, out->length - begin), n; left > 0; left -= n) {
-        n = left < sizeof zeros ? left : sizeof zeros;
-        buf_add(out, zeros, (size_t)n);
-    }
 }

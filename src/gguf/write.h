@@ -17,9 +17,9 @@ uint64_t gguf_rewrite_bytes(const struct gguf *g, const struct gguf_rewrite *r, 
 /* Zero bytes that follow so many bytes of a tensor, or of the file's head. */
 uint64_t gguf_padding(const struct gguf *g, uint64_t bytes);
 
-/* Appends all that comes before the first tensor: a file of version 3 in one part, without keys
- * about parts and importance matrices. Then come the tensors in order, each with its padding.
- * Failure is kept in `out`. */
+/* Writes the head of a file of version 3 in one part to `out`, which is empty: keys, but none about
+ * parts and importance matrices, and the directory. The file goes on with the head's padding, then
+ * the tensors in order, each with its own. Failure is kept in `out`. */
 void gguf_rewrite_head(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out);
 
 #endif

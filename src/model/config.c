@@ -78,10 +78,14 @@ static int read_float(const struct reader *r, const char *name, bool required, f
     return CARAT_OK;
 }
 
-static bool is_drafter(const char *architecture)
+bool config_is_drafter(const struct gguf *g)
 {
-    return strncmp(architecture, MODEL, strlen(MODEL)) == 0 &&
-           (strstr(architecture, "assistant") || strstr(architecture, "mtp"));
+    struct gguf_string arch = {0};
+    char shown[GGUF_PRINTABLE_BYTES];
+    if (gguf_get_string(g, "general.architecture", &arch, NULL) != CARAT_OK) return false;
+    gguf_printable(shown, arch.data, arch.length);
+    return strncmp(shown, MODEL, strlen(MODEL)) == 0 &&
+           (strstr(shown, "assistant") || strstr(shown, "mtp"));
 }
 
 static int read_architecture(const struct reader *r)
@@ -93,7 +97,7 @@ static int read_architecture(const struct reader *r)
     if (arch.length == length && memcmp(arch.data, r->prefix, length) == 0) return CARAT_OK;
     char shown[GGUF_PRINTABLE_BYTES];
     gguf_printable(shown, arch.data, arch.length);
-    if (wants_model && is_drafter(shown)) {
+    if (wants_model && config_is_drafter(r->g)) {
         err_set(r->err, CARAT_EFORMAT,
                 "%s: this is a drafter, which is no model by itself (general.architecture: "
                 "\"%s\")",

@@ -39,6 +39,9 @@ int config_read(struct gemma_config *c, const struct gguf *g, struct carat_error
 int config_read_drafter(struct gemma_config *c, const struct gguf *g,
                         const struct gemma_config *model, struct carat_error *err);
 
+/* Whether a file is a drafter for some model, in whichever form. */
+bool config_is_drafter(const struct gguf *g);
+
 /* "E2B", "E4B", "12B", "26B-A4B", "31B", or "other": by shape, never by file name. */
 const char *config_variant(const struct gemma_config *c);
 

@@ -32,8 +32,8 @@ const struct mixture *mixture_at(int32_t index);
 /* By name, in any case; NULL: there is none. */
 const struct mixture *mixture_find(const char *name);
 
-/* The type of a tensor. FORMAT_COUNT: the one that it has, whatever is asked for. is_pure: the
- * same for all others. */
+/* Returns the type that a tensor gets, or FORMAT_COUNT if it must keep the one that it has. With
+ * is_pure all others get the same type. */
 enum format mixture_format(const struct mixture *m, const struct gemma_config *c,
                            const struct gguf_tensor *t, bool is_pure);
 

@@ -32,6 +32,7 @@ static void write_anew(const struct gguf *g, struct buf *out)
     for (size_t i = 0; i < n; i++) formats[i] = FORMAT_COUNT;
     struct gguf_rewrite r = {formats, 7};
     gguf_rewrite_head(g, &r, out);
+    add_zeros(out, gguf_padding(g, out->length));
     for (size_t i = 0; i < n; i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         if (gguf_rewrite_bytes(g, &r, i) != t->bytes) abort();

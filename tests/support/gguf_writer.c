@@ -159,15 +159,13 @@ void gguf_put_text(struct gguf_writer *w, const char *key, const char *text)
 void gguf_put_array(struct gguf_writer *w, const char *key, enum gguf_type element_type,
                     const void *elements, size_t count)
 {
-    static const uint8_t bytes[GGUF_TYPE_COUNT] = {
-        [GGUF_U8] = 1,  [GGUF_I8] = 1,  [GGUF_U16] = 2, [GGUF_I16] = 2,
-        [GGUF_U32] = 4, [GGUF_I32] = 4, [GGUF_F32] = 4, [GGUF_BOOL] = 1,
-        [GGUF_U64] = 8, [GGUF_I64] = 8, [GGUF_F64] = 8};
-    carat_assert((unsigned)element_type < GGUF_TYPE_COUNT && bytes[element_type] > 0);
+    carat_assert((unsigned)element_type < GGUF_TYPE_COUNT);
+    uint32_t bytes = gguf_scalar_bytes(element_type);
+    carat_assert(bytes > 0);
     struct buf b = {0};
     add_u32(&b, (uint32_t)element_type);
     add_u64(&b, count);
-    buf_add(&b, elements, count * bytes[element_type]);
+    buf_add(&b, elements, count * bytes);
     put_buf(w, key, GGUF_ARRAY, &b);
 }
 

@@ -182,25 +182,33 @@ static void submit_all(carat_engine *e, struct answer *a)
     }
 }
 
-/* Tokens of the sequence that has least and of the one that has most. */
-static void count_tokens(int32_t *least, int32_t *most)
+static void step(carat_engine *e)
+{
+    struct carat_error err = {0};
+    assert_int_equal(carat_step(e, &err), 1);
+    take_events(e, answers, N_SEQ);
+}
+
+/* The fewest and the most tokens that a sequence has got since it had `before` of them. */
+static void count_tokens(const int32_t before[N_SEQ], int32_t *least, int32_t *most)
 {
     *least = INT32_MAX;
     *most = 0;
     for (int i = 0; i < N_SEQ; i++) {
-        *least = answers[i].n < *least ? answers[i].n : *least;
-        *most = answers[i].n > *most ? answers[i].n : *most;
+        int32_t n = answers[i].n - before[i];
+        *least = n < *least ? n : *least;
+        *most = n > *most ? n : *most;
     }
 }
 
+static const int32_t none[N_SEQ];
+
 static void step_until_all_decode(carat_engine *e)
 {
-    struct carat_error err = {0};
     int32_t least = 0, most;
     while (least == 0) {
-        assert_int_equal(carat_step(e, &err), 1);
-        take_events(e, answers, N_SEQ);
-        count_tokens(&least, &most);
+        step(e);
+        count_tokens(none, &least, &most);
     }
 }
 
@@ -209,23 +217,15 @@ static void whoever_sits_out_is_the_last_to_do_so_again(void **state)
     (void)state;
     static const int32_t out[] = {1, 7, 20, 39};
     for (size_t k = 0; k < sizeof out / sizeof *out; k++) {
-        struct carat_error err = {0};
         carat_engine *e = open_tiny(0);
         submit_all(e, answers);
         n_out = 0;
         step_until_all_decode(e);
-        int32_t before[N_SEQ], least = INT32_MAX, most = 0;
+        int32_t before[N_SEQ], least, most;
         for (int i = 0; i < N_SEQ; i++) before[i] = answers[i].n;
         n_out = out[k];
-        for (int i = 0; i < N_SEQ; i++) {
-            assert_int_equal(carat_step(e, &err), 1);
-            take_events(e, answers, N_SEQ);
-        }
-        for (int i = 0; i < N_SEQ; i++) {
-            int32_t n = answers[i].n - before[i];
-            least = n < least ? n : least;
-            most = n > most ? n : most;
-        }
+        for (int i = 0; i < N_SEQ; i++) step(e);
+        count_tokens(before, &least, &most);
         assert_int_equal(least, N_SEQ - out[k]); /* in as many steps as there are sequences */
         assert_int_equal(most, N_SEQ - out[k]);
         run_all(e, answers, N_SEQ);
@@ -249,15 +249,11 @@ static void answers_in_shifts_are_those_without(void **state)
 static void the_engine_itself_tries_shifts_and_everybody_ends(void **state)
 {
     (void)state;
-    struct carat_error err = {0};
     n_out = -1;
     carat_engine *e = open_tiny(0);
     submit_all(e, answers);
     step_until_all_decode(e);
-    for (int i = 0; i < 12; i++) { /* nobody ends before */
-        assert_int_equal(carat_step(e, &err), 1);
-        take_events(e, answers, N_SEQ);
-    }
+    for (int i = 0; i < 12; i++) step(e); /* nobody ends before */
     assert_int_equal(e->shifts.size, 32);
     assert_int_equal(e->shifts.tried, 8);
     run_all(e, answers, N_SEQ);
@@ -268,17 +264,15 @@ static void the_engine_itself_tries_shifts_and_everybody_ends(void **state)
 static void without_a_limit_of_time_nobody_sits_out(void **state)
 {
     (void)state;
-    struct carat_error err = {0};
     n_out = -1;
     carat_engine *e = open_tiny(1e9);
     submit_all(e, answers);
     step_until_all_decode(e);
     int32_t least, most, before;
-    count_tokens(&least, &before);
+    count_tokens(none, &least, &before);
     for (int i = 0; i < 20; i++) {
-        assert_int_equal(carat_step(e, &err), 1);
-        take_events(e, answers, N_SEQ);
-        count_tokens(&least, &most);
+        step(e);
+        count_tokens(none, &least, &most);
         assert_int_equal(most, before + i + 1);
     }
     assert_int_equal(e->shifts.size, 0);
