@@ -74,6 +74,7 @@ static float unit_spread(enum format format)
     case FORMAT_IQ4_NL: return 67.5f;
     case FORMAT_IQ4_XS: return 67.5f * sqrtf(4095.0f / 12 + 0.25f); /* scales -32 .. 31 */
     case FORMAT_MXFP4: return sqrtf(274.0f / 8);
+    case FORMAT_Q2_K: return sqrtf(15.0f / 12) * 12.0f;
     case FORMAT_Q3_K: return sqrtf((63.0f / 12 + 0.25f) * (4095.0f / 12 + 0.25f));
     case FORMAT_Q4_K: return sqrtf(255.0f / 12) * 48.0f;
     case FORMAT_Q5_K: return sqrtf(1023.0f / 12) * 48.0f;
@@ -90,6 +91,7 @@ static float unit_spread(enum format format)
 static float middle(enum format format)
 {
     switch (format) {
+    case FORMAT_Q2_K: return 1.5f;
     case FORMAT_Q4_1:
     case FORMAT_Q4_K: return 7.5f;
     case FORMAT_Q5_1:
@@ -111,7 +113,7 @@ static void choose_powers(struct filler *f, float scale)
 static void filler_init(struct filler *f, const struct gemma_tensor *t, uint64_t seed)
 {
     *f = (struct filler){.tensor = *t, .seed = seed};
-    bool is_k = t->format == FORMAT_Q4_K || t->format == FORMAT_Q5_K;
+    bool is_k = format_traits(t->format)->block_elements == 256;
     bool may_be_negative = middle(t->format) == 0.0f;
     for (int i = 0; i < SCALES; i++) {
         /* Blocks differ by up to a fifth, as real ones do. */
@@ -159,6 +161,11 @@ static void put_scales(const struct filler *f, uint8_t *block)
             block[i] = (uint8_t)(block[i] & 16 ? -scale : scale);
         }
         put_half(block + 208, f->scale[pick]);
+        return;
+    case FORMAT_Q2_K: /* scales 8 .. 15, and the same minima */
+        for (int i = 0; i < 16; i++) block[i] = (uint8_t)((8 | (block[i] & 7)) * 17);
+        put_half(block + 80, f->scale[pick]);
+        put_half(block + 82, f->offset[pick]);
         return;
     case FORMAT_Q3_K: put_half(block + 108, f->scale[pick]); return;
     case FORMAT_MXFP4: block[0] = f->power[pick]; return;

@@ -5,7 +5,6 @@
 /* X(type number, name, elements a block, bytes a block) */
 #define FOREIGN_TYPE_LIST(X)                                                                       \
     X(9, "Q8_1", 32, 36)                                                                           \
-    X(10, "Q2_K", 256, 84)                                                                         \
     X(15, "Q8_K", 256, 292)                                                                        \
     X(16, "IQ2_XXS", 256, 66)                                                                      \
     X(17, "IQ2_XS", 256, 74)                                                                       \

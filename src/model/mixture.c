@@ -13,6 +13,7 @@
     X("Q4_1",       3, Q4_1,   Q4_1,   NONE,   Q6_K,   Q4_1,   Q4_1)   \
     X("Q5_0",       8, Q5_0,   Q5_0,   NONE,   Q6_K,   Q5_0,   Q5_0)   \
     X("Q5_1",       9, Q5_1,   Q5_1,   NONE,   Q6_K,   Q5_1,   Q5_1)   \
+    X("Q2_K",      10, Q2_K,   Q3_K,   ALL,    Q6_K,   Q3_K,   Q2_K)   \
     X("Q3_K_S",    11, Q3_K,   Q3_K,   NONE,   Q6_K,   Q3_K,   Q3_K)   \
     X("Q3_K_M",    12, Q3_K,   Q4_K,   ALL,    Q6_K,   Q4_K,   Q3_K)   \
     X("Q3_K_L",    13, Q3_K,   Q5_K,   ALL,    Q6_K,   Q5_K,   Q3_K)   \
@@ -127,6 +128,7 @@ enum format mixture_fit(enum format format, int64_t cols)
     if (cols % format_traits(format)->block_elements == 0) return format;
     if (cols % 32 != 0) return FORMAT_F16;
     switch (format) {
+    case FORMAT_Q2_K:
     case FORMAT_Q3_K:
     case FORMAT_IQ4_XS: return FORMAT_IQ4_NL;
     case FORMAT_Q4_K: return FORMAT_Q5_0;

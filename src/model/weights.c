@@ -65,8 +65,9 @@ static int check_tensor(const struct binder *b, const struct gguf_tensor *t, str
         err_set(b->err, CARAT_EFORMAT, "%s: tensor \"%s\": type %s is not supported%s", path,
                 t->name, t->type_name, is_vector ? " for a vector, F32 expected" : "");
         if (!is_vector)
-            err_hint(b->err, "use a file in Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q3_K, Q4_K, Q5_K, Q6_K, "
-                             "IQ4_NL, IQ4_XS, MXFP4, F16, BF16 or F32");
+            err_hint(b->err,
+                     "use a file in Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, "
+                     "IQ4_NL, IQ4_XS, MXFP4, F16, BF16 or F32");
         return CARAT_EFORMAT;
     }
     return CARAT_OK;

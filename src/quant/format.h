@@ -13,21 +13,22 @@
 /* Kinds of codes. A code is a quantised value, taken out of its block. Several formats share a
  * kind, and backends write their products once for each kind. A code q of `bits` bits stands for
  * scale * (q - offset), or for scale * q + minimum where there is one; N4 for scale * levels[q]
- * (levels.h). 16 or 32 columns share a scale, 32 a minimum; blocks of 256 columns with a scale for
- * each 16 have it as a whole number of up to 8 bits, times a half.
+ * (levels.h). 16 or 32 columns share a scale and a minimum. If it is 16, blocks of 256 columns have
+ * both as whole numbers of up to 8 bits (with minima of 4), times a half each.
  *   NAME bits offset, has minimum, columns of a scale */
 #define CODE_LIST(X)                                  \
+    X(U2,   2,    0,  true,  16)                      \
+    X(S3,   3,    4,  false, 16)                      \
     X(S4,   4,    8,  false, 32)                      \
     X(U4,   4,    0,  true,  32)                      \
     X(N4,   4,    0,  false, 32)                      \
-    X(H4,   4,    8,  false, 16)                      \
     X(S5,   5,   16,  false, 32)                      \
     X(U5,   5,    0,  true,  32)                      \
     X(S6,   6,   32,  false, 16)                      \
     X(S8,   8,  128,  false, 32)
 
-/* Quantised formats. `codes` is the byte of a block where the codes begin, or their low four bits.
- * The codes of Q3_K (-4 .. 3) and MXFP4 (floats, doubled) fit in those of their kinds.
+/* Quantised formats. `codes` is the byte of a block where the codes begin, or their low bits.
+ * The codes of MXFP4 (floats, doubled) fit in those of their kind.
  * `budget` is the largest relative L2 error of encode-then-decode on normal random values: about
  * 5 % above the error of a million values, so that 16 384 values do not exceed it.
  *   NAME    name    GGUF block elements, bytes  budget  kind codes */
@@ -37,7 +38,8 @@
     X(Q5_0,   q5_0,    6,  32,  22, 0.042,   S5,  6)  \
     X(Q5_1,   q5_1,    7,  32,  24, 0.0375,  U5,  8)  \
     X(Q8_0,   q8_0,    8,  32,  34, 0.0057,  S8,  2)  \
-    X(Q3_K,   q3_k,   11, 256, 110, 0.151,   H4,  0)  \
+    X(Q2_K,   q2_k,   10, 256,  84, 0.277,   U2, 16)  \
+    X(Q3_K,   q3_k,   11, 256, 110, 0.151,   S3, 32)  \
     X(Q4_K,   q4_k,   12, 256, 144, 0.075,   U4, 16)  \
     X(Q5_K,   q5_k,   13, 256, 176, 0.039,   U5, 48)  \
     X(Q6_K,   q6_k,   14, 256, 210, 0.0176,  S6,  0)  \

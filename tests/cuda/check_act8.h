@@ -102,7 +102,7 @@ static inline struct cuda_weight act8_weight(struct rng *rng, enum format format
     uint64_t *bits = malloc(n);
     if (!bits) exit(1);
     for (size_t i = 0; i < n / 8; i++) bits[i] = rng_next(rng);
-    w.quants = check_alloc(bits, format == FORMAT_Q8_0 ? n : n / 2);
+    w.quants = check_alloc(bits, format == FORMAT_Q8_0 ? n : n / 2); /* or fewer bits */
     w.high = check_alloc(bits, n / 4);
     for (size_t i = 0; i < n / 64; i++) bits[i] = 0x2000200020002000u;
     w.scale = check_alloc(bits, n / 8);

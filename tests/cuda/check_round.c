@@ -354,7 +354,10 @@ static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
     if (!format_is_float(format) && is_bad) {
         char *block =
             file + BAD_ROW * row_bytes + BAD_COL / traits->block_elements * traits->block_bytes;
-        int at = format == FORMAT_Q3_K ? 108 : format == FORMAT_Q6_K ? 208 : 0;
+        int at = format == FORMAT_Q2_K   ? 80
+                 : format == FORMAT_Q3_K ? 108
+                 : format == FORMAT_Q6_K ? 208
+                                         : 0;
         memcpy(block + at, &(uint16_t){0x7e00}, 2);
     }
     struct cuda_weight w = {.format = format, .n_expert = 1, .rows = ROWS, .cols = COLS};

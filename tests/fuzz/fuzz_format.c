@@ -1,6 +1,7 @@
 /* Every format on any block bytes: decoding reads only the blocks, encoding what came out gives
  * blocks that decode again. The first byte chooses the format.
  *
+ * Subject: src/quant/q2_k.c 100
  * Subject: src/quant/q3_k.c 100
  * Subject: src/quant/q4_k.c 100
  * Subject: src/quant/levels.c 100

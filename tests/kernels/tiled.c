@@ -42,7 +42,8 @@ static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, in
     if (format == FORMAT_Q5_0 || format == FORMAT_Q5_1) first -= 4;
     if (format == FORMAT_Q5_K) first -= 32;
     if (format == FORMAT_Q6_K) last = 192;
-    if (format == FORMAT_Q3_K) last = 96;
+    if (format == FORMAT_Q2_K) last = 80;
+    if (format == FORMAT_Q3_K) first = 0, last = 96;
     for (size_t b = 0; b < (size_t)cols / size; b++)
         for (size_t i = first; i < last; i++) {
             bool high = is_high(r, (int64_t)(b * size + i - first));

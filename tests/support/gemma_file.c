@@ -138,6 +138,7 @@ static enum format fitting_format(enum format format, int64_t inputs)
     if (inputs % format_traits(format)->block_elements == 0) return format;
     if (inputs % 32 != 0) return FORMAT_F16;
     switch (format) {
+    case FORMAT_Q2_K:
     case FORMAT_Q3_K:
     case FORMAT_IQ4_XS: return FORMAT_IQ4_NL;
     case FORMAT_Q4_K: return FORMAT_Q4_0;

@@ -196,6 +196,29 @@ static void test_decode_iq4_xs(void **state)
     assert_float_equal(x[255], -16 * -127, 0);
 }
 
+/* Groups 0, 7 and 13 have scales 11, 15 and 0 and minima 3, 0 and 15; those of the others are 0. */
+static void test_decode_q2_k(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[84] = {0}, *q = block + 16;
+    block[0] = 0x3b;
+    block[7] = 0x0f;
+    block[13] = 0xf0;
+    q[0] = 0x02;       /* value 0 */
+    q[31] = 0xc0;      /* 3 * 32 + 31 */
+    q[32 + 31] = 0x10; /* 6 * 32 + 31 */
+    block[81] = 0x40;  /* d = 2 */
+    block[83] = 0x38;  /* dmin = 0.5 */
+    decode_one(FORMAT_Q2_K, block, x);
+    assert_float_equal(x[0], 2 * 11 * 2 - 1.5, 0);
+    assert_float_equal(x[1], -1.5, 0);
+    assert_float_equal(x[16], 0, 0);
+    assert_float_equal(x[3 * 32 + 31], 2 * 15 * 3, 0);
+    assert_float_equal(x[3 * 32 + 30], 0, 0);
+    assert_float_equal(x[6 * 32 + 31], -7.5, 0);
+}
+
 /* Scales: group 0 has 0b111010 - 32 = 26, group 7 0b010011 - 32 = -13, group 13 0b100101 - 32 = 5,
  * the others -32. */
 static void test_decode_q3_k(void **state)
@@ -381,13 +404,21 @@ static void test_odd_input(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_table),         cmocka_unit_test(test_half_decode),
-        cmocka_unit_test(test_half_rounding), cmocka_unit_test(test_bfloat),
-        cmocka_unit_test(test_decode_32),     cmocka_unit_test(test_decode_mxfp4),
-        cmocka_unit_test(test_decode_iq4_xs), cmocka_unit_test(test_decode_q3_k),
-        cmocka_unit_test(test_decode_q4_k),   cmocka_unit_test(test_decode_q5_k),
-        cmocka_unit_test(test_decode_q6_k),   cmocka_unit_test(test_budget),
-        cmocka_unit_test(test_exact),         cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
+        cmocka_unit_test(test_table),
+        cmocka_unit_test(test_half_decode),
+        cmocka_unit_test(test_half_rounding),
+        cmocka_unit_test(test_bfloat),
+        cmocka_unit_test(test_decode_32),
+        cmocka_unit_test(test_decode_mxfp4),
+        cmocka_unit_test(test_decode_iq4_xs),
+        cmocka_unit_test(test_decode_q2_k),
+        cmocka_unit_test(test_decode_q3_k),
+        cmocka_unit_test(test_decode_q4_k),
+        cmocka_unit_test(test_decode_q5_k),
+        cmocka_unit_test(test_decode_q6_k),
+        cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_exact),
+        cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
         cmocka_unit_test(test_odd_input),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,8 @@ import numpy as np
 TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32, 18),
          "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34),
          "IQ4_NL": (20, 32, 18), "IQ4_XS": (23, 256, 136), "MXFP4": (39, 32, 17),
-         "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144), "Q5_K": (13, 256, 176),
-         "Q6_K": (14, 256, 210)}
+         "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144),
+         "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210)}
 LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113],
                   np.float32)
 FLOATS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -57,9 +57,14 @@ def six_bits(block):
     return np.stack(parts, 2).reshape(-1, 16, 16) - 32
 
 
+def pairs(packed):
+    """64 bytes of two bits a value -> 8 x 32 codes."""
+    packed = packed.reshape(-1, 2, 1, 32)
+    return (packed >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3).reshape(-1, 8, 32)
+
+
 def three_bits(block):
-    low, top = block[:, None, 32:96].reshape(-1, 2, 1, 32), block[:, None, :32]
-    low = (low >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3).reshape(-1, 8, 32)
+    low, top = pairs(block[:, 32:96]), block[:, None, :32]
     top = top >> np.arange(8, dtype=np.uint8)[:, None] & 1
     return (low | top << 2).reshape(-1, 16, 16).astype(np.float32) - 4
 
@@ -91,6 +96,11 @@ def decode(kind, block):
         return np.repeat(half(block, 0) * iq4_xs_scales(block[:, 2:8]), 32, 1) * LEVELS[codes]
     if kind == "MXFP4":
         return np.ldexp(FLOATS[nibbles(block, 1)], block[:, :1].astype(np.int32) - 127)
+    if kind == "Q2_K":
+        codes = pairs(block[:, 16:80]).reshape(-1, 16, 16).astype(np.float32)
+        scales = half(block, 80) * (block[:, :16] & 15).astype(np.float32)
+        minima = half(block, 82) * (block[:, :16] >> 4).astype(np.float32)
+        return (scales[:, :, None] * codes - minima[:, :, None]).reshape(-1, 256)
     if kind == "Q3_K":
         scales = half(block, 108) * q3_k_scales(block[:, 96:108])
         return (scales[:, :, None] * three_bits(block)).reshape(-1, 256)
@@ -125,6 +135,10 @@ def draw_blocks(rng, kind, n, spread):
         put_half(block, 0, d / (70 * 18.5))
     elif kind == "MXFP4":
         block[:, 0] = np.rint(np.log2(d / 2.9)) + 127
+    elif kind == "Q2_K":
+        block[:, :16] = (8 | (block[:, :16] & 7)) * 17
+        put_half(block, 80, d / (1.12 * 12))
+        put_half(block, 82, d / (1.12 * 12) * 1.5)
     elif kind == "Q3_K":
         put_half(block, 108, d / (2.35 * 18.5))
     elif kind in ("Q4_K", "Q5_K"):

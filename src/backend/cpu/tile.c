@@ -5,6 +5,17 @@
 #include "base/os.h"
 #include "quant/half.h"
 
+/* Codes of two bits, or of three. */
+static void place_pairs(int bits, const uint32_t q[BLOCK_COLS / 4], uint8_t *codes)
+{
+    uint32_t words[3] = {0, 0, 0};
+    for (int g = 0; g < 8; g++) {
+        words[g / 4] |= (q[g] & PAIRS) << g % 4 * 2;
+        words[2] |= (q[g] >> 2 & BITS) << g;
+    }
+    for (int i = 0; i < bits; i++) memcpy(codes + i * 64, &words[i], 4);
+}
+
 /* Stores the 32 codes of row r among those of a block. */
 static void place_codes(int bits, const uint32_t q[BLOCK_COLS / 4], int r, uint8_t *codes)
 {
@@ -12,6 +23,10 @@ static void place_codes(int bits, const uint32_t q[BLOCK_COLS / 4], int r, uint8
     codes += r * 4;
     if (bits == 8) {
         for (int g = 0; g < 8; g++) memcpy(codes + g * 64, &q[g], 4);
+        return;
+    }
+    if (bits < 4) {
+        place_pairs(bits, q, codes);
         return;
     }
     for (int g = 0; g < 4; g++) {
@@ -30,14 +45,15 @@ static void place_block(enum code_kind kind, const struct block32 *block, int i,
     uint16_t *scales = (uint16_t *)(void *)(unit + u.scales_at);
     uint16_t *mins = (uint16_t *)(void *)(unit + u.mins_at);
     place_codes(code_kind_facts(kind).bits, block->q, r, unit + (size_t)i * u.block_bytes);
-    if (code_kind_has_halves(kind)) {
-        scales[r] = float_to_half(block->scale);
+    int at = r; /* of the scale */
+    if (code_kind_has_halves(kind))
         for (int half = 0; half < 2; half++)
-            ((int8_t *)mins)[(i * 2 + half) * TILE_ROWS + r] = block->factor[half];
-        return;
-    }
-    scales[i * TILE_ROWS + r] = float_to_half(block->scale);
-    if (u.has_min) mins[i * TILE_ROWS + r] = float_to_half(block->min);
+            unit[u.factors_at + (size_t)(i * 2 + half) * TILE_ROWS + (size_t)r] =
+                block->factor[half];
+    else
+        at += i * TILE_ROWS;
+    scales[at] = float_to_half(block->scale);
+    if (u.has_min) mins[at] = float_to_half(block->min);
 }
 
 static void place_row(const struct cpu_weight *w, const uint8_t *row, int r, uint8_t *tile)

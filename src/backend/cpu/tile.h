@@ -9,10 +9,11 @@
  *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
  *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
  *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
- *           first 64 are those of group g, of the next 64 of group g + 4.
+ *           first 64 are those of group g, of the next 64 of group g + 4. Two bits alone: these
+ *           128 bytes. Three: these, and 64 bytes of which bit g is that of group g.
  *   scales  16 fp16 numbers per block (with halves: 16 for the unit)
- *   mins    16 fp16 numbers per block, for kinds with a minimum; with halves: 2 x 16 signed bytes
- *           per block, factors of its two halves of 16 columns
+ *   mins    for kinds with a minimum, as many
+ *   factors with halves: 2 x 16 bytes per block, for its two halves of 16 columns (unpack.h)
  * Codes are unsigned; quant/format.h says what they stand for. */
 #ifndef BACKEND_CPU_TILE_H
 #define BACKEND_CPU_TILE_H
@@ -42,7 +43,7 @@ struct tile_shape {
 struct tile_unit {
     int n_blocks;
     bool has_min;
-    size_t block_bytes, scales_at, mins_at, bytes; /* block_bytes: of codes */
+    size_t block_bytes, scales_at, mins_at, factors_at, bytes; /* block_bytes: of codes */
 };
 
 /* Rounded up to whole cache lines. */
@@ -56,11 +57,12 @@ static inline struct tile_unit tile_unit_for_codes(enum code_kind kind)
     const struct code_facts facts = code_kind_facts(kind);
     const bool has_halves = code_kind_has_halves(kind);
     struct tile_unit u = {.n_blocks = has_halves ? 8 : 2, .has_min = facts.has_min};
-    size_t n = (size_t)u.n_blocks, halves = TILE_ROWS * 2;
+    size_t n = (size_t)u.n_blocks, scales = (has_halves ? 1 : n) * TILE_ROWS * 2;
     u.block_bytes = (size_t)facts.bits * TILE_ROWS * BLOCK_COLS / 8;
     u.scales_at = n * u.block_bytes;
-    u.mins_at = u.scales_at + (has_halves ? halves : n * halves);
-    u.bytes = whole_lines(u.mins_at + (u.has_min || has_halves ? n * halves : 0));
+    u.mins_at = u.scales_at + scales;
+    u.factors_at = u.mins_at + (u.has_min ? scales : 0);
+    u.bytes = whole_lines(u.factors_at + (has_halves ? n * TILE_ROWS * 2 : 0));
     return u;
 }
 

@@ -76,17 +76,28 @@ static void read_q6_k(const uint8_t *super, int j, struct block32 *out)
     out->scale = load_half(super + 208);
 }
 
-/* 32 bytes of third bits, 64 of low pairs, scales, d. Blocks take third bits by shift, and so low
- * pairs, 0 .. 3 of the first 32 and 4 .. 7 of the others. The offset is 4, that of H4 is 8. */
+/* Pairs of bits: block j takes pair j % 4 of the first 32 bytes or of the next. */
+static void read_pairs(const uint8_t *bytes, int j, struct block32 *out)
+{
+    for (int g = 0; g < 8; g++) out->q[g] = word_at(bytes + j / 4 * 32, g) >> j % 4 * 2 & PAIRS;
+}
+
+/* Factors, 64 bytes of pairs, d, dmin. */
+static void read_q2_k(const uint8_t *super, int j, struct block32 *out)
+{
+    read_pairs(super + 16, j, out);
+    memcpy(out->factor, super + 2 * j, 2);
+    out->scale = load_half(super + 80);
+    out->min = -load_half(super + 82);
+}
+
+/* 32 bytes of third bits, 64 of pairs, scales, d. Block j takes bit j. */
 static void read_q3_k(const uint8_t *super, int j, struct block32 *out)
 {
-    const uint8_t *low = super + 32 + j / 4 * 32;
-    for (int g = 0; g < 8; g++)
-        out->q[g] =
-            ((word_at(low, g) >> j % 4 * 2 & PAIRS) | (word_at(super, g) >> j & BITS) << 2) +
-            (8 - 4) * BITS;
+    read_pairs(super + 32, j, out);
+    for (int g = 0; g < 8; g++) out->q[g] |= (word_at(super, g) >> j & BITS) << 2;
     for (int half = 0; half < 2; half++)
-        out->factor[half] = (int8_t)q3_k_scale(super + 96, 2 * j + half);
+        out->factor[half] = (uint8_t)q3_k_scale(super + 96, 2 * j + half);
     out->scale = load_half(super + 108);
 }
 
@@ -113,6 +124,7 @@ void block32_read(enum format format, const uint8_t *block, int j, struct block3
 {
     out->min = 0;
     switch (format) {
+    case FORMAT_Q2_K: read_q2_k(block, j, out); break;
     case FORMAT_Q3_K: read_q3_k(block, j, out); break;
     case FORMAT_Q4_K:
     case FORMAT_Q5_K: read_k(format_traits(format), block, j, out); break;

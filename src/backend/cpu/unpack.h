@@ -31,7 +31,9 @@ enum { NIBBLES = 0x0f0f0f0f, PAIRS = 0x03030303, BITS = 0x01010101 };
 struct block32 {
     uint32_t q[BLOCK_COLS / 4]; /* four codes per word, the first one in its lowest byte */
     float scale, min;
-    int8_t factor[2]; /* of both halves, in kinds that have these */
+    /* Of both halves, in kinds that have these: a signed byte, or with minima that of `scale` in
+     * the low four bits and that of `min` in the high ones. */
+    uint8_t factor[2];
 };
 
 /* Reads values 32 j .. 32 j + 31 of a block that has the layout of the file. */

@@ -10,11 +10,14 @@
  *   quants, 8 bits: 16 bytes a lane: v0..v7 of block 0, v0..v7 of block 1 (int8).
  *   quants, 4 bits: 8 bytes a lane, 4 a block: byte i holds v[i] in its low and v[i+4] in its high
  *                   half; of IQ4_* byte i holds v[2i] and v[2i+1].
- *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]     (Q5_*, MXFP4).
+ *   quants, 2 bits: 4 bytes a lane: bits 2f, 2f+1 of byte i are bits 0, 1 of v[4 (f%2) + i]
+ *                   of block f/2, f = 0..3                                  (Q2_K, Q3_K).
+ *   high, 1 bit:    2 bytes a lane, one a block: bit i is the top bit of v[i]  (Q5_*, MXFP4, Q3_K).
  *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i]
  *                   of block f/2, f = 0..3                                  (Q6_K).
  *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
- *                   Q6_K and Q3_K have one for each 16 columns: [t][block][half][j]   (64 bytes).
+ *                   Q6_K, Q3_K and Q2_K have one for each 16 columns: [t][block][half][j]
+ *                   (64 bytes).
  * A value is scale * code + minus. Codes are the file's quants less the format's offset (Q4_0: 8,
  * Q5_0: 16, Q6_K: 32, Q3_K: 4, else none), in two's complement of their kind's bits where the kind
  * has an offset (quant/format.h); for MXFP4 they are floats, doubled, for IQ4_* indices of levels.

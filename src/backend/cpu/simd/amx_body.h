@@ -102,15 +102,17 @@ ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     bvec w[8];
-    fvec scale = unit_scales(kind, unit, i), scales[2] = {scale, scale}, min = f_set(0);
+    fvec scale = unit_scales(kind, unit, i), scales[2] = {scale, scale}, mins[2] = {scale, scale};
+    struct factors room;
     unpack(kind, unit + (size_t)i * u.block_bytes, w);
     for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
-        scales[h] = f_mul(scale, f_load_i8(unit_factors(kind, unit, i, h)));
-    if (u.has_min) min = unit_mins(kind, unit, i);
+        scales[h] = f_mul(scale, f_load_i8(unit_factors(kind, unit, i, h, &room)));
+    for (int h = 0; h < 2 && u.has_min; h++)
+        mins[h] = h < block_mins(kind) ? unit_mins(kind, unit, i, h) : mins[0];
     for (int g = 0; g < 8; g++)
         for (int pair = 0; pair < 2; pair++)
-            amx_store_columns(parts, amx_values(kind, w[g], pair * 2, scales[g / 4], min),
-                              amx_values(kind, w[g], pair * 2 + 1, scales[g / 4], min),
+            amx_store_columns(parts, amx_values(kind, w[g], pair * 2, scales[g / 4], mins[g / 4]),
+                              amx_values(kind, w[g], pair * 2 + 1, scales[g / 4], mins[g / 4]),
                               high[g * 2 + pair], low[g * 2 + pair]);
 }
 

@@ -7,6 +7,7 @@
  * WEIGHT_BIAS is 0, else 128. f_sum4: four times f_sum, to the bit. FEW_ROWS: activation rows that
  * fit in registers, 8 at most; PANEL_TILES, PANEL_ROWS: see panel_body.h. */
 #include <stdalign.h>
+#include <stddef.h>
 #include <string.h>
 
 #include "backend/cpu/kernels.h"
@@ -32,12 +33,34 @@ ALWAYS ivec four_bytes(const int8_t *p)
 
 /* ---- Quantised products ----------------------------------------------------------------- */
 
+/* The eight groups of a block of codes of two bits, or of three. */
+ALWAYS void unpack_pairs(const int bits, const uint8_t *p, bvec w[8])
+{
+    for (int h = 0; h < 2; h++) {
+        bvec pairs = b_load_once(p + h * 64);
+        w[h * 4] = b_and(pairs, 3);
+        w[h * 4 + 1] = b_and(b_shr(pairs, 2), 3);
+        w[h * 4 + 2] = b_and(b_shr(pairs, 4), 3);
+        w[h * 4 + 3] = b_and(b_shr(pairs, 6), 3);
+    }
+    if (bits == 2) return;
+    bvec third = b_load_once(p + 128);
+    w[0] = b_or(w[0], b_and(b_shl(third, 2), 4));
+    w[1] = b_or(w[1], b_and(b_shl(third, 1), 4));
+    w[2] = b_or(w[2], b_and(third, 4));
+    for (int g = 3; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(third, g - 2), 4));
+}
+
 /* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
 ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
 {
     const int bits = code_kind_facts(kind).bits;
     if (bits == 8) {
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_load(p + g * 64));
+        return;
+    }
+    if (bits < 4) {
+        unpack_pairs(bits, p, w);
         return;
     }
     for (int g = 0; g < 4; g++) {
@@ -89,17 +112,50 @@ ALWAYS fvec unit_scales(enum code_kind kind, const uint8_t *unit, int i)
     return f_load_f16(block_halves(kind) == 2 ? scales : scales + i * 16);
 }
 
-/* The factors of the 16 rows in half h of a unit's block i. The sum of both halves, times their
- * factors, is below 2^24, so that floats hold it exactly, in whichever way it is computed. */
-ALWAYS const int8_t *unit_factors(enum code_kind kind, const uint8_t *unit, int i, int h)
+/* Factors of 16 rows. */
+struct factors {
+    alignas(16) int8_t of[16];
+};
+typedef uint8_t sixteen_bytes __attribute__((vector_size(16)));
+
+/* The low or the high halves of the bytes at p. */
+ALWAYS void factors_of_halves(const uint8_t *p, bool is_high, struct factors *out)
 {
-    return (const int8_t *)(unit + tile_unit_for_codes(kind).mins_at) + (i * 2 + h) * 16;
+    sixteen_bytes bytes;
+    memcpy(&bytes, p, sizeof bytes);
+    bytes = is_high ? bytes >> 4 : bytes & 15;
+    memcpy(out->of, &bytes, sizeof bytes);
 }
 
-ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i)
+/* The factors of scales in half h of a unit's block i; `room` is for those that have to be taken
+ * apart. The sum of both halves, times their factors, is below 2^24, so that floats hold it
+ * exactly, in whichever way it is computed. */
+ALWAYS const int8_t *unit_factors(enum code_kind kind, const uint8_t *unit, int i, int h,
+                                  struct factors *room)
 {
-    return f_load_f16((const uint16_t *)(const void *)(unit + tile_unit_for_codes(kind).mins_at) +
-                      i * 16);
+    const struct tile_unit u = tile_unit_for_codes(kind);
+    const uint8_t *factors = unit + u.factors_at + (i * 2 + h) * 16;
+    if (!u.has_min) return (const int8_t *)factors;
+    factors_of_halves(factors, false, room);
+    return room->of;
+}
+
+/* The minima of block i, or of half h of it: whole numbers of four bits by a half are exact. */
+ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i, int h)
+{
+    const struct tile_unit u = tile_unit_for_codes(kind);
+    const uint16_t *mins = (const uint16_t *)(const void *)(unit + u.mins_at);
+    if (block_halves(kind) == 1) return f_load_f16(mins + i * 16);
+    const uint8_t *factors = unit + u.factors_at + (i * 2 + h) * 16;
+    struct factors high;
+    factors_of_halves(factors, true, &high);
+    return f_mul(f_load_f16(mins), f_load_i8(high.of));
+}
+
+/* Parts of a block that have minima of their own. */
+ALWAYS int block_mins(enum code_kind kind)
+{
+    return code_kind_facts(kind).has_min ? block_halves(kind) : 0;
 }
 
 /* The value that the integer sum of a block, or of half h of it, begins with: minus the weights'
@@ -107,8 +163,9 @@ ALWAYS fvec unit_mins(enum code_kind kind, const uint8_t *unit, int i)
  * vector registers. */
 ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
-    if (block_halves(kind) == 2) return i_set(a->start6[h] / (32 / code_kind_facts(kind).offset));
-    switch (is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset) {
+    const int offset = code_kind_facts(kind).offset;
+    if (block_halves(kind) == 2) return i_set(offset ? a->start6[h] / (32 / offset) : 0);
+    switch (is_wide(kind) ? WEIGHT_BIAS : offset) {
     case 8: return i_shl(i_set(a->minus), 3);
     case 16: return i_shl(i_set(a->minus), 4);
     case 128: return i_shl(i_set(a->minus), 7);
@@ -116,10 +173,14 @@ ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
     }
 }
 
-/* The sum of a block's activations; minima are multiplied by it. */
-ALWAYS fvec x_sum(const struct act_block *a)
+/* The sum of a block's activations, or of half h of them: minima are multiplied by it. `low`: how
+ * far away a fine row's low block is, else 0. */
+ALWAYS float x_sum(enum code_kind kind, const bool is_fine, const struct act_block *a,
+                   ptrdiff_t low, int h)
 {
-    return f_set(a->sum);
+    if (block_halves(kind) == 1) return a[low].sum;
+    int32_t codes = is_fine ? FINE_BASE * a->start6[h] + a[low].start6[h] : a->start6[h];
+    return a[low].scale * -0x1p-5f * (float)codes; /* exact: below 2^24 */
 }
 
 /* With a few rows the weights come from memory. The processor's own prefetching stops at every page
@@ -213,7 +274,8 @@ ALWAYS void fine_sums(const enum code_kind kind, const int n, const bvec w[8], c
                 total[r] = sums;
                 continue;
             }
-            fvec factor = f_load_i8(unit_factors(kind, unit, i, h));
+            struct factors room;
+            fvec factor = f_load_i8(unit_factors(kind, unit, i, h, &room));
             total[r] = h ? f_fma(sums, factor, total[r]) : f_mul(sums, factor);
         }
     }
@@ -236,13 +298,16 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
 {
 #if SHORT_SUMS
     ivec factor = short_factors(factors), part[FEW_ROWS];
-    for (int r = 0; r < n; r++) {
+    const bool has_start = code_kind_facts(kind).offset != 0;
+    for (int r = 0; r < n && has_start; r++) {
         part[r] = four_bytes((const int8_t *)rows[r][b].start6_pairs[h]);
-        if (kind == CODE_H4) part[r] = quarter_short(part[r]); /* for an offset of 8, not 32 */
+        if (kind == CODE_S3) part[r] = eighth_short(part[r]); /* for an offset of 4, not 32 */
     }
     for (int g = h * 4; g < h * 4 + 4; g++)
-        for (int r = 0; r < n; r++)
-            part[r] = add_short(part[r], dot_short(w[g], four_bytes(rows[r][b].q + g * 4)));
+        for (int r = 0; r < n; r++) {
+            ivec products = dot_short(w[g], four_bytes(rows[r][b].q + g * 4));
+            part[r] = g > h * 4 || has_start ? add_short(part[r], products) : products;
+        }
     for (int r = 0; r < n; r++) {
         ivec sum = multiply_short(part[r], factor);
         total[r] = h ? i_add(total[r], sum) : sum;
@@ -282,11 +347,11 @@ ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int 
     unpack_few(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
     if (is_fine) {
         fine_sums(kind, n, w, unit, i, rows, low, b, total);
-        b += low; /* which has the scale and the sum */
     } else if (block_halves(kind) == 2) {
         factored sums[FEW_ROWS];
-        factored_half(kind, n, w, 0, unit_factors(kind, unit, i, 0), rows, b, sums);
-        factored_half(kind, n, w, 1, unit_factors(kind, unit, i, 1), rows, b, sums);
+        struct factors room[2];
+        factored_half(kind, n, w, 0, unit_factors(kind, unit, i, 0, &room[0]), rows, b, sums);
+        factored_half(kind, n, w, 1, unit_factors(kind, unit, i, 1, &room[1]), rows, b, sums);
         for (int r = 0; r < n; r++) total[r] = f_of_factored(sums[r]);
     } else {
         ivec dots[FEW_ROWS];
@@ -295,10 +360,12 @@ ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int 
         for (int r = 0; r < n; r++) total[r] = f_of_int(dots[r]);
     }
     for (int r = 0; r < n; r++)
-        sum[r] = f_fma(f_mul(total[r], f_set(rows[r][b].scale)), scale, sum[r]);
-    if (!tile_unit_for_codes(kind).has_min) return;
-    fvec min = unit_mins(kind, unit, i);
-    for (int r = 0; r < n; r++) sum[r] = f_fma(min, x_sum(&rows[r][b]), sum[r]);
+        sum[r] = f_fma(f_mul(total[r], f_set(rows[r][b + low].scale)), scale, sum[r]);
+    for (int h = 0; h < block_mins(kind); h++) {
+        fvec min = unit_mins(kind, unit, i, h);
+        for (int r = 0; r < n; r++)
+            sum[r] = f_fma(min, f_set(x_sum(kind, is_fine, &rows[r][b], low, h)), sum[r]);
+    }
 }
 
 /* One tile by n rows; kind and n are constants where this is expanded. */

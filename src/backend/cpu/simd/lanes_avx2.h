@@ -51,10 +51,10 @@ static inline ivec add_short_sum(ivec sum, ivec x)
 {
     return (ivec){add_pairs(sum.a, x.a), add_pairs(sum.b, x.b)};
 }
-/* A quarter of 16-bit numbers that are multiples of 4. */
-static inline ivec quarter_short(ivec x)
+/* An eighth of 16-bit numbers that are multiples of 8. */
+static inline ivec eighth_short(ivec x)
 {
-    return (ivec){_mm256_srai_epi16(x.a, 2), _mm256_srai_epi16(x.b, 2)};
+    return (ivec){_mm256_srai_epi16(x.a, 3), _mm256_srai_epi16(x.b, 3)};
 }
 /* Factors of 16 rows as 16-bit numbers, each twice: for both numbers of a lane. */
 static inline ivec short_factors(const int8_t *p)

@@ -9,7 +9,7 @@ struct panel {
     alignas(64) uint8_t w[PANEL_BLOCKS][8][PANEL_TILES][64];
     float scale[PANEL_BLOCKS][PANEL_TILES][16];
     float factor[PANEL_BLOCKS][2][PANEL_TILES][16]; /* of both halves of a block */
-    float min[PANEL_BLOCKS][PANEL_TILES][16];
+    float min[PANEL_BLOCKS][2][PANEL_TILES][16];
 };
 
 ALWAYS void prepare_rows(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
@@ -33,9 +33,11 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
             unpack(kind, unit + (size_t)i * u.block_bytes, w);
             for (int g = 0; g < 8; g++) b_store(panel->w[b][g][t], w[g]);
             f_store(panel->scale[b][t], unit_scales(kind, unit, i));
+            struct factors room;
             for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
-                f_store(panel->factor[b][h][t], f_load_i8(unit_factors(kind, unit, i, h)));
-            if (u.has_min) f_store(panel->min[b][t], unit_mins(kind, unit, i));
+                f_store(panel->factor[b][h][t], f_load_i8(unit_factors(kind, unit, i, h, &room)));
+            for (int h = 0; h < block_mins(kind); h++)
+                f_store(panel->min[b][h][t], unit_mins(kind, unit, i, h));
         }
 }
 
@@ -106,10 +108,12 @@ ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int 
             for (int t = 0; t < PANEL_TILES; t++)
                 sum[i][t] = f_fma(f_mul(total[i][t], f_set(rows[i][b + low].scale)),
                                   f_load(panel->scale[b][t]), sum[i][t]);
-        if (!tile_unit_for_codes(kind).has_min) continue;
-        for (int i = 0; i < n; i++)
-            for (int t = 0; t < PANEL_TILES; t++)
-                sum[i][t] = f_fma(f_load(panel->min[b][t]), x_sum(&rows[i][b + low]), sum[i][t]);
+        for (int h = 0; h < block_mins(kind); h++)
+            for (int i = 0; i < n; i++) {
+                fvec x = f_set(x_sum(kind, is_fine, &rows[i][b], low, h));
+                for (int t = 0; t < PANEL_TILES; t++)
+                    sum[i][t] = f_fma(f_load(panel->min[b][h][t]), x, sum[i][t]);
+            }
     }
     for (int i = 0; i < n; i++)
         for (int t = 0; t < PANEL_TILES; t++) f_store(out + i * stride + t * 16, sum[i][t]);

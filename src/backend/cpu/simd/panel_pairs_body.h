@@ -24,11 +24,14 @@ struct prepared {
     /* What sums of both halves begin with: twice 16 bits, or once 32. U5: start[1] is what is added
      * to them in the end. */
     int32_t start[2];
-    float scale, x_sum; /* x_sum: what minima are multiplied by */
+    float scale, x_sum; /* x_sum: what minima are multiplied by, or those of the first half */
     /* Activations in even and odd columns; by codes of up to 6 bits they are bytes, in half of
-     * this. */
+     * this. Where both halves have minima, what those of the second are multiplied by follows. */
     alignas(16) int16_t columns[2][16];
+    alignas(16) float room_for_x_sum;
 };
+
+enum { PREPARED_X_SUM = sizeof(struct prepared) - offsetof(struct prepared, room_for_x_sum) };
 
 struct panel {
     struct panel_place at;
@@ -41,7 +44,7 @@ struct panel {
     alignas(32) float scale[PANEL_BLOCKS][16];
     alignas(32) int16_t factor[PANEL_BLOCKS][2][32];     /* of both halves of a block, twice each */
     alignas(32) float float_factor[PANEL_BLOCKS][2][16]; /* the same by fine rows */
-    alignas(32) float min[PANEL_BLOCKS][16];
+    alignas(32) float min[PANEL_BLOCKS][2][16];
     alignas(
         32) int32_t products[PANEL_BLOCKS][2][16]; /* 16 bits: minus those of columns in pairs */
 };
@@ -91,9 +94,18 @@ ALWAYS bool is_in_16_bits(enum code_kind kind, bool is_fine)
 ALWAYS struct prepared *prepared_at(const enum code_kind kind, const bool is_fine,
                                     struct panel *panel, int row, int b)
 {
-    const size_t unused = is_in_16_bits(kind, is_fine) ? 0 : BLOCK_COLS;
+    const size_t unused = (size_t)(is_in_16_bits(kind, is_fine) ? 0 : BLOCK_COLS) +
+                          (block_mins(kind) == 2 ? 0 : PREPARED_X_SUM);
     size_t at = (size_t)(row * PANEL_BLOCKS + b) * (sizeof(struct prepared) - unused);
     return (struct prepared *)(void *)(panel->rows + at);
+}
+
+/* What the minima of half h, or of all of a block, are multiplied by. */
+ALWAYS float *prepared_x_sum(const enum code_kind kind, const bool is_fine, struct prepared *p,
+                             int h)
+{
+    return h ? (float *)(void *)(p->columns[0] + (is_in_16_bits(kind, is_fine) ? 32 : 16))
+             : &p->x_sum;
 }
 
 /* Four bytes of group g in all lanes. */
@@ -117,11 +129,11 @@ ALWAYS void store_columns(const bool is_fine, const struct act_block *block, ptr
     store32(out[1], odd);
 }
 
-/* Pairs of sums that are for an offset of 32, for one of 8. */
-ALWAYS void quarter_starts(int32_t start[2])
+/* Pairs of sums that are for an offset of 32, for one of 4. */
+ALWAYS void eighth_starts(int32_t start[2])
 {
     __m128i pairs = _mm_loadl_epi64((const __m128i *)(const void *)start);
-    _mm_storel_epi64((__m128i *)(void *)start, _mm_srai_epi16(pairs, 2));
+    _mm_storel_epi64((__m128i *)(void *)start, _mm_srai_epi16(pairs, 3));
 }
 
 /* Fills in prepared block `to`, except for sums of lanes, and returns these lanes. */
@@ -129,7 +141,8 @@ ALWAYS __m256i prepare_block(const enum code_kind kind, const bool is_fine,
                              const struct act_block *block, ptrdiff_t low, struct prepared *to)
 {
     to->scale = block[low].scale;
-    if (tile_unit_for_codes(kind).has_min) to->x_sum = block[low].sum;
+    for (int h = 0; h < block_mins(kind); h++)
+        *prepared_x_sum(kind, is_fine, to, h) = x_sum(kind, is_fine, block, low, h);
     if (is_in_16_bits(kind, is_fine)) {
         store_columns(is_fine, block, low, to->columns);
         return _mm256_madd_epi16(load32(to->columns[0]), load32(to->columns[1]));
@@ -137,7 +150,7 @@ ALWAYS __m256i prepare_block(const enum code_kind kind, const bool is_fine,
     __m256i bytes = load32(block->q);
     store32(to->columns, bytes);
     if (block_halves(kind) == 2) memcpy(to->start, block->start6_pairs, sizeof to->start);
-    if (kind == CODE_H4) quarter_starts(to->start);
+    if (kind == CODE_S3) eighth_starts(to->start);
     if (kind == CODE_U5) to->start[1] = block->minus * -pairs_offset(kind);
     return _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
 }
@@ -255,13 +268,15 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
             for (int g = 0; g < 8; g++) b_store(panel->w[b][0] + g * 64, w[g]);
         f_store(panel->scale[b], unit_scales(kind, unit, i));
         for (int h = 0; h < 2 && block_halves(kind) == 2; h++) {
-            const int8_t *factors = unit_factors(kind, unit, i, h);
+            struct factors room;
+            const int8_t *factors = unit_factors(kind, unit, i, h, &room);
             ivec factor = short_factors(factors);
             store32(panel->factor[b][h], factor.a);
             store32(panel->factor[b][h] + 16, factor.b);
             if (is_fine) f_store(panel->float_factor[b][h], f_load_i8(factors));
         }
-        if (u.has_min) f_store(panel->min[b], unit_mins(kind, unit, i));
+        for (int h = 0; h < block_mins(kind); h++)
+            f_store(panel->min[b][h], unit_mins(kind, unit, i, h));
     }
 }
 
@@ -399,12 +414,13 @@ ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int 
         fvec sum[PANEL_ROWS];
         block_sums(kind, is_fine, n, panel, first, b, sum);
         for (int i = 0; i < n; i++) {
-            const struct prepared *p = prepared_at(kind, is_fine, panel, first + i, b);
+            struct prepared *p = prepared_at(kind, is_fine, panel, first + i, b);
             float *y = out + i * stride;
             fvec total = f_mul(sum[i], f_set(p->scale));
             total = f_fma(total, f_load(panel->scale[b]), f_load(y));
-            if (tile_unit_for_codes(kind).has_min)
-                total = f_fma(f_load(panel->min[b]), f_set(p->x_sum), total);
+            for (int h = 0; h < block_mins(kind); h++)
+                total = f_fma(f_load(panel->min[b][h]), f_set(*prepared_x_sum(kind, is_fine, p, h)),
+                              total);
             f_store(y, total);
         }
     }

@@ -14,7 +14,7 @@ struct panel {
     alignas(16) int8_t w[PANEL_BLOCKS][4][8][16];
     float scale[PANEL_BLOCKS][16];
     float factor[PANEL_BLOCKS][2][16]; /* of both halves of a block */
-    float min[PANEL_BLOCKS][16];
+    float min[PANEL_BLOCKS][2][16];
 };
 
 ALWAYS void prepare_rows(const enum code_kind kind, const bool is_fine, const struct tile_job *job,
@@ -47,9 +47,11 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
         unpack(kind, unit + (size_t)i * u.block_bytes, w);
         for (int c = 0; c < 4; c++) store_pairs(w[c * 2], w[c * 2 + 1], panel->w[b][c]);
         f_store(panel->scale[b], unit_scales(kind, unit, i));
+        struct factors room;
         for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
-            f_store(panel->factor[b][h], f_load_i8(unit_factors(kind, unit, i, h)));
-        if (u.has_min) f_store(panel->min[b], unit_mins(kind, unit, i));
+            f_store(panel->factor[b][h], f_load_i8(unit_factors(kind, unit, i, h, &room)));
+        for (int h = 0; h < block_mins(kind); h++)
+            f_store(panel->min[b][h], unit_mins(kind, unit, i, h));
     }
 }
 
@@ -128,8 +130,9 @@ ALWAYS void panel_rows(const enum code_kind kind, const bool is_fine, const int 
             float *y = out + i * stride;
             fvec sum = f_mul(total[i], f_set(rows[i][b + low].scale));
             sum = f_fma(sum, f_load(panel->scale[b]), f_load(y));
-            if (tile_unit_for_codes(kind).has_min)
-                sum = f_fma(f_load(panel->min[b]), x_sum(&rows[i][b + low]), sum);
+            for (int h = 0; h < block_mins(kind); h++)
+                sum = f_fma(f_load(panel->min[b][h]),
+                            f_set(x_sum(kind, is_fine, &rows[i][b], low, h)), sum);
             f_store(y, sum);
         }
     }

@@ -35,13 +35,17 @@ __device__ __forceinline__ uint32_t pack_nibbles(uint32_t n)
 
 /* ---- Codes ----------------------------------------------------------------------------------- */
 
-/* Of columns c .. c + 3 of a block, signed: two bits, and a third one. */
+/* Of columns c .. c + 3 of a block: two bits. */
+__device__ __forceinline__ uint32_t pair_codes4(const uint8_t *pairs, int c)
+{
+    return load_word(pairs + c / 128 * 32 + c % 32) >> (c / 32 % 4 * 2) & 0x03030303u;
+}
+
+/* Signed: two bits, and a third one. */
 __device__ __forceinline__ uint32_t q3_k_codes4(const uint8_t *block, int c)
 {
-    int stripe = c / 32, i = c % 32;
-    uint32_t low = load_word(block + 32 + stripe / 4 * 32 + i) >> (stripe % 4 * 2) & 0x03030303u;
-    uint32_t top = load_word(block + i) >> stripe & 0x01010101u;
-    return __vsub4(low | top << 2, 0x04040404u);
+    uint32_t top = load_word(block + c % 32) >> (c / 32) & 0x01010101u;
+    return __vsub4(pair_codes4(block + 32, c) | top << 2, 0x04040404u);
 }
 
 /* Four bits, and two more. */
@@ -73,6 +77,8 @@ template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint
         return load_word(q + c); /* signed as they are */
     } else if constexpr (FORMAT == FORMAT_MXFP4) {
         return mxfp4_codes4(block, c);
+    } else if constexpr (FORMAT == FORMAT_Q2_K) {
+        return pair_codes4(q, c);
     } else if constexpr (FORMAT == FORMAT_Q3_K) {
         return q3_k_codes4(block, c);
     } else if constexpr (FORMAT == FORMAT_Q6_K) {
@@ -124,6 +130,10 @@ template <int FORMAT> __device__ __forceinline__ float2 file_scale(const uint8_t
         return make_float2(mxfp4_scale_at(block), 0.0f);
     } else if constexpr (FORMAT == FORMAT_IQ4_XS) {
         return make_float2(iq4_xs_scale_at(block, col % 256 / 32), 0.0f);
+    } else if constexpr (FORMAT == FORMAT_Q2_K) {
+        int both = block[col % 256 / 16];
+        return make_float2(half_at(block + 80) * (float)(both & 15),
+                           -(half_at(block + 82) * (float)(both >> 4)));
     } else if constexpr (FORMAT == FORMAT_Q3_K) {
         return make_float2(q3_k_scale_at(block, col % 256 / 16), 0.0f);
     } else if constexpr (FORMAT == FORMAT_Q6_K) {

@@ -25,7 +25,8 @@ enum form {
 
 /* X(form) */
 #define FORM_LIST(X)                                                                               \
-    X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_H4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
+    X(FORM_U2)                                                                                     \
+    X(FORM_S3) X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
 
 /* FORM_COUNT: the format is not quantised. */
 __host__ __device__ constexpr enum form form_of(enum format format)
@@ -53,20 +54,25 @@ __host__ __device__ constexpr bool form_has_minus(enum form f)
 {
     return form_facts_of(f).has_min;
 }
-/* Bits of a code in the plane `high`. */
+/* Bits of a code in the plane `quants`: 2, 4 or 8. */
+__host__ __device__ constexpr int form_low_bits(enum form f)
+{
+    return form_facts_of(f).bits == 8 ? 8 : form_facts_of(f).bits < 4 ? 2 : 4;
+}
+/* In the plane `high`. */
 __host__ __device__ constexpr int form_high_bits(enum form f)
 {
-    return form_facts_of(f).bits == 8 ? 0 : form_facts_of(f).bits - 4;
+    return form_facts_of(f).bits - form_low_bits(f);
 }
 /* Scales of a row in a tile of 64 columns: 2 or 4. */
 __host__ __device__ constexpr int form_scales(enum form f)
 {
     return TILE_COLS / form_facts_of(f).scale_cols;
 }
-/* 32-bit words that a lane owns of a tile's quants: 2 or 4. */
+/* 32-bit words that a lane owns of a tile's quants: 1, 2 or 4. */
 __host__ __device__ constexpr int form_words(enum form f)
 {
-    return form_facts_of(f).bits == 8 ? 4 : 2;
+    return form_low_bits(f) / 2;
 }
 /* Bytes of a tile in each plane. */
 __host__ __device__ constexpr int form_quant_bytes(enum form f)
@@ -83,7 +89,7 @@ __host__ __device__ constexpr int form_scale_bytes(enum form f)
 }
 __host__ __device__ constexpr int form_minus_bytes(enum form f)
 {
-    return form_has_minus(f) ? 32 : 0;
+    return form_has_minus(f) ? form_scale_bytes(f) : 0;
 }
 __host__ __device__ constexpr float form_unit(enum form f)
 {
@@ -123,11 +129,20 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        [[maybe_unused]] uint32_t w = q[i];
+        [[maybe_unused]] uint32_t w = q[form_words(F) == 1 ? 0 : i];
         if constexpr (F == FORM_S8) {
             b[i][0] = q[2 * i];
             b[i][1] = q[2 * i + 1];
-        } else if constexpr (F == FORM_S4 || F == FORM_H4) {
+        } else if constexpr (F == FORM_U2) {
+            b[i][0] = w >> 4 * i & 0x03030303u;
+            b[i][1] = w >> (4 * i + 2) & 0x03030303u;
+        } else if constexpr (F ==
+                             FORM_S3) { /* pair f to bits 5 and 6, bit k of a nibble to bit 7 */
+            uint32_t h = high >> 8 * i, low0 = i == 0 ? w << 5 : w << 1,
+                     low1 = i == 0 ? w << 3 : w >> 1;
+            b[i][0] = (low0 & 0x60606060u) | ((h & 15) * 0x10204080u & 0x80808080u);
+            b[i][1] = (low1 & 0x60606060u) | ((h & 0xf0) * 0x01020408u & 0x80808080u);
+        } else if constexpr (F == FORM_S4) {
             b[i][0] = w << 4 & 0xf0f0f0f0u;
             b[i][1] = w & 0xf0f0f0f0u;
         } else if constexpr (F == FORM_U4) {
@@ -139,11 +154,11 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
         } else if constexpr (F == FORM_S5) { /* bit k of a nibble to bit 7 of byte k */
             uint32_t h = high >> 8 * i;
             b[i][0] = (w << 3 & 0x78787878u) | ((h & 15) * 0x10204080u & 0x80808080u);
-            b[i][1] = (w >> 1 & 0x78787878u) | ((h >> 4 & 15) * 0x10204080u & 0x80808080u);
+            b[i][1] = (w >> 1 & 0x78787878u) | ((h & 0xf0) * 0x01020408u & 0x80808080u);
         } else if constexpr (F == FORM_U5) {
             uint32_t h = high >> 8 * i;
             b[i][0] = (w & 0x0f0f0f0fu) | ((h & 15) * 0x02040810u & 0x10101010u);
-            b[i][1] = (w >> 4 & 0x0f0f0f0fu) | ((h >> 4 & 15) * 0x02040810u & 0x10101010u);
+            b[i][1] = (w >> 4 & 0x0f0f0f0fu) | ((h & 0xf0) * 0x00204081u & 0x10101010u);
         } else { /* FORM_S6 */
             uint32_t h0 = i == 0 ? high << 6 : high << 2, h1 = i == 0 ? high << 4 : high;
             b[i][0] = (w << 2 & 0x3c3c3c3cu) | (h0 & 0xc0c0c0c0u);
@@ -185,7 +200,7 @@ template <enum form F> struct tile_share {
     uint32_t q[form_words(F)];
     uint32_t high;
     uint32_t scale[form_scales(F)]; /* half2: rows 2t, 2t + 1; by block, or by block and half */
-    uint32_t minus[2];
+    uint32_t minus[form_scales(F)];
 };
 
 /* Where a lane's share of a tile lies in each plane; tiles of a row of tiles follow each other. */
@@ -206,7 +221,8 @@ __device__ __forceinline__ share_place share_place_at(const struct cuda_weight &
     if (form_high_bits(F))
         at.high = w.high + tile * form_high_bytes(F) + lane * (form_high_bytes(F) / 32);
     if (form_has_minus(F))
-        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + pair * 8;
+        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * form_minus_bytes(F) +
+                   pair * (form_minus_bytes(F) / 4);
     return at;
 }
 
@@ -217,6 +233,8 @@ __device__ __forceinline__ void read_share(tile_share<F> &s, const share_place &
     if constexpr (F == FORM_S8) {
         uint4 v = load_once4(at.quants + k * form_quant_bytes(F));
         s.q[0] = v.x, s.q[1] = v.y, s.q[2] = v.z, s.q[3] = v.w;
+    } else if constexpr (form_words(F) == 1) {
+        s.q[0] = load_once1(at.quants + k * form_quant_bytes(F));
     } else {
         uint2 v = load_once2(at.quants + k * form_quant_bytes(F));
         s.q[0] = v.x, s.q[1] = v.y;
@@ -232,8 +250,11 @@ __device__ __forceinline__ void read_share(tile_share<F> &s, const share_place &
         uint2 v = load_once2(at.scale + k * form_scale_bytes(F));
         s.scale[0] = v.x, s.scale[1] = v.y;
     }
-    if constexpr (form_has_minus(F)) {
-        uint2 v = load_once2(at.minus + k * form_minus_bytes(F));
+    if constexpr (form_minus_bytes(F) == 64) {
+        uint4 v = load_once4(at.minus + k * 64);
+        s.minus[0] = v.x, s.minus[1] = v.y, s.minus[2] = v.z, s.minus[3] = v.w;
+    } else if constexpr (form_has_minus(F)) {
+        uint2 v = load_once2(at.minus + k * 32);
         s.minus[0] = v.x, s.minus[1] = v.y;
     }
 }
@@ -248,6 +269,8 @@ __device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quant
     if constexpr (F == FORM_S8) {
         uint4 v = reinterpret_cast<const uint4 *>(quants)[lane];
         s.q[0] = v.x, s.q[1] = v.y, s.q[2] = v.z, s.q[3] = v.w;
+    } else if constexpr (form_words(F) == 1) {
+        s.q[0] = reinterpret_cast<const uint32_t *>(quants)[lane];
     } else {
         uint2 v = reinterpret_cast<const uint2 *>(quants)[lane];
         s.q[0] = v.x, s.q[1] = v.y;
@@ -261,7 +284,10 @@ __device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quant
     }
     if constexpr (form_high_bits(F) == 1) s.high = reinterpret_cast<const uint16_t *>(high)[lane];
     if constexpr (form_high_bits(F) == 2) s.high = reinterpret_cast<const uint32_t *>(high)[lane];
-    if constexpr (form_has_minus(F)) {
+    if constexpr (form_minus_bytes(F) == 64) {
+        uint4 v = reinterpret_cast<const uint4 *>(minus)[pair];
+        s.minus[0] = v.x, s.minus[1] = v.y, s.minus[2] = v.z, s.minus[3] = v.w;
+    } else if constexpr (form_has_minus(F)) {
         uint2 v = reinterpret_cast<const uint2 *>(minus)[pair];
         s.minus[0] = v.x, s.minus[1] = v.y;
     }
@@ -296,9 +322,9 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
     int lane = row % 8 * 4 + t;
     uint32_t q[4] = {}, b[2][2], high = 0;
     const uint32_t *quants = reinterpret_cast<const uint32_t *>(w.quants);
-    int at = block * (form_words(F) / 2); /* only this block's words */
-    for (int i = 0; i < form_words(F) / 2; i++)
-        q[at + i] = quants[(tile * 32 + lane) * form_words(F) + at + i];
+    constexpr int WORDS = form_words(F), OF_BLOCK = WORDS == 1 ? 1 : WORDS / 2;
+    int at = WORDS == 1 ? 0 : block * OF_BLOCK; /* only this block's words */
+    for (int i = 0; i < OF_BLOCK; i++) q[at + i] = quants[(tile * 32 + lane) * WORDS + at + i];
     if (form_high_bits(F) == 1) high = reinterpret_cast<uint16_t *>(w.high)[tile * 32 + lane];
     if (form_high_bits(F) == 2) high = reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane];
     form_fragments<F>(q, high, b);
@@ -306,7 +332,8 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
     int at_scale =
         form_scales(F) == 4 ? ((pair * 2 + block) * 2 + half) * 2 + j : (pair * 2 + block) * 2 + j;
     float scale = half_at(w.scale + tile * (form_scales(F) * 8) + at_scale);
-    float minus = form_has_minus(F) ? half_at(w.minus + tile * 16 + at_scale) : 0.0f;
+    float minus =
+        form_has_minus(F) ? half_at(w.minus + tile * (form_scales(F) * 8) + at_scale) : 0.0f;
     scale4(b[block][half], scale * form_unit(F), minus, out);
 }
 

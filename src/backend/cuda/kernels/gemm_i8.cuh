@@ -56,6 +56,8 @@ __device__ __forceinline__ void gemm_i8_take_share(const char *stage, int group,
     if constexpr (Shape::WORDS == 4) {
         uint2 v = *reinterpret_cast<const uint2 *>(quants + begin * 8);
         w->q[2 * begin] = v.x, w->q[2 * begin + 1] = v.y;
+    } else if constexpr (Shape::WORDS == 1) {
+        w->q[0] = *reinterpret_cast<const uint32_t *>(quants);
     } else {
         uint2 v = *reinterpret_cast<const uint2 *>(quants);
         w->q[0] = v.x, w->q[1] = v.y;
@@ -74,35 +76,69 @@ __device__ __forceinline__ void gemm_i8_take_share(const char *stage, int group,
         uint2 v = reinterpret_cast<const uint2 *>(scale)[lane % 4];
         w->scale[0] = v.x, w->scale[1] = v.y;
     }
-    if constexpr (form_has_minus(F)) {
-        const char *minus = stage + Shape::MINUS_AT + group * 32;
+    const char *minus = stage + Shape::MINUS_AT + group * form_minus_bytes(F);
+    if constexpr (form_minus_bytes(F) == 64) {
+        uint4 v = reinterpret_cast<const uint4 *>(minus)[lane % 4];
+        w->minus[0] = v.x, w->minus[1] = v.y, w->minus[2] = v.z, w->minus[3] = v.w;
+    } else if constexpr (form_has_minus(F)) {
         uint2 v = reinterpret_cast<const uint2 *>(minus)[lane % 4];
         w->minus[0] = v.x, w->minus[1] = v.y;
     }
 }
 
+/* What a row of x has for a block: its scale, and the sums of what shares a minimum. */
+struct gemm_row {
+    float d, sum[2];
+};
+
+template <enum form F>
+__device__ __forceinline__ void gemm_i8_take_rows_scales(const char *x_scale, const uint32_t a[4],
+                                                         gemm_row rows[2])
+{
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        float2 both = *reinterpret_cast<const float2 *>(x_scale + i * 128);
+        rows[i] = {both.x, {both.y, 0.0f}};
+    }
+    if constexpr (form_minus_bytes(F) == 64) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) { /* sums are products by ones */
+            int c[4];
+            mma_i8_k16(c, a[2 * half], a[2 * half + 1], 0x01010101u);
+            rows[0].sum[half] = rows[0].d * (float)c[0];
+            rows[1].sum[half] = rows[1].d * (float)c[2];
+        }
+    }
+}
+
+/* acc += minus * the sums of both rows. */
+__device__ __forceinline__ void minus_add(float acc[4], float sum0, float sum1, float2 minus)
+{
+    acc[0] = fmaf(sum0, minus.x, acc[0]);
+    acc[1] = fmaf(sum0, minus.y, acc[1]);
+    acc[2] = fmaf(sum1, minus.x, acc[2]);
+    acc[3] = fmaf(sum1, minus.y, acc[3]);
+}
+
 template <enum form F>
 __device__ __forceinline__ void gemm_i8_add_block(float sum[4], const uint32_t a[4],
-                                                  const uint32_t b[2], const float2 dx[2],
+                                                  const uint32_t b[2], const gemm_row dx[2],
                                                   const tile_share<F> &w, int block)
 {
     int c[4];
     if constexpr (form_scales(F) == 4) {
         mma_i8_k16(c, a[0], a[1], b[0]);
-        scale_add(sum, c, dx[0].x, dx[1].x, half2_at(w.scale[2 * block]));
+        scale_add(sum, c, dx[0].d, dx[1].d, half2_at(w.scale[2 * block]));
         mma_i8_k16(c, a[2], a[3], b[1]);
-        scale_add(sum, c, dx[0].x, dx[1].x, half2_at(w.scale[2 * block + 1]));
+        scale_add(sum, c, dx[0].d, dx[1].d, half2_at(w.scale[2 * block + 1]));
     } else {
         mma_i8_k32(c, a, b[0], b[1]);
-        scale_add(sum, c, dx[0].x, dx[1].x, half2_at(w.scale[block]));
+        scale_add(sum, c, dx[0].d, dx[1].d, half2_at(w.scale[block]));
     }
-    if constexpr (form_has_minus(F)) {
-        float2 minus = half2_at(w.minus[block]);
-        sum[0] = fmaf(dx[0].y, minus.x, sum[0]);
-        sum[1] = fmaf(dx[0].y, minus.y, sum[1]);
-        sum[2] = fmaf(dx[1].y, minus.x, sum[2]);
-        sum[3] = fmaf(dx[1].y, minus.y, sum[3]);
-    }
+    constexpr int PARTS = form_minus_bytes(F) / 32; /* of a block, with minima of their own */
+#pragma unroll
+    for (int i = 0; i < PARTS; i++)
+        minus_add(sum, dx[0].sum[i], dx[1].sum[i], half2_at(w.minus[PARTS * block + i]));
 }
 
 /* 64 columns of all this warp's sums. 8-bit weights, which take most registers, are taken one block
@@ -118,15 +154,14 @@ __device__ __forceinline__ void gemm_i8_step(gemm_i8_tile<Shape> &tile, const ch
 #pragma unroll
     for (int begin = 0; begin < 2; begin += Shape::AT_ONCE) {
         uint32_t a[2][Shape::ROW_TILES][4];
-        float2 dx[2][Shape::ROW_TILES][2];
+        gemm_row dx[2][Shape::ROW_TILES][2];
 #pragma unroll
         for (int block = begin; block < begin + Shape::AT_ONCE; block++)
 #pragma unroll
             for (int m = 0; m < Shape::ROW_TILES; m++) {
                 gemm_i8_take_rows(tile.p, x + m * 1024 + ((g & 2) * 16 ^ block * 32), a[block][m]);
-                for (int i = 0; i < 2; i++)
-                    dx[block][m][i] =
-                        *reinterpret_cast<const float2 *>(x_scale + m * 256 + i * 128 + block * 8);
+                gemm_i8_take_rows_scales<Shape::FORM>(x_scale + m * 256 + block * 8, a[block][m],
+                                                      dx[block][m]);
             }
 #pragma unroll
         for (int n = 0; n < Shape::COLUMN_TILES; n++) {

@@ -80,6 +80,12 @@ __device__ __forceinline__ uint4 load_once4(const void *p)
                  : "l"(p));
     return v;
 }
+__device__ __forceinline__ uint32_t load_once1(const void *p)
+{
+    uint32_t v;
+    asm volatile("ld.global.nc.L1::no_allocate.u32 %0, [%1];" : "=r"(v) : "l"(p));
+    return v;
+}
 __device__ __forceinline__ uint2 load_once2(const void *p)
 {
     uint2 v;

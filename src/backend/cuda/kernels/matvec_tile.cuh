@@ -6,8 +6,9 @@
  * memory. LANE_ROWS says how many rows a lane has sums of for each tile of rows: 2, or 1 where a
  * product has at most four rows; these take every other column of B. For every 32 columns, or 16
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
- * in rising order. Slices are added in rising order at the end. Nothing of this depends on the
- * other rows or on how many there are, so neither do the bits of a row.
+ * in rising order. Where 16 columns share a minimum, sums of codes are dots by ones. Slices are
+ * added in rising order at the end. Nothing of this depends on the other rows or on how many there
+ * are, so neither do the bits of a row.
  *
  * FINE (types.h: ACT_FINE): dot = FINE_STEPS * (dot with the values) + (dot with their low plane),
  * which is exact in 32 bits. With LANE_ROWS = 1 the low plane takes the free columns of B and costs
@@ -102,6 +103,17 @@ __device__ __forceinline__ void matvec_dots(int dots[4], const fragments<F> (&b)
     }
 }
 
+/* The sums of a half's activations, as dots by ones: those of group g at 2 g and 2 g + 1. */
+template <bool IS_ONTO> __device__ __forceinline__ void matvec_sums(int sums[4], int half, uint2 x)
+{
+    constexpr uint32_t ONES = 0x01010101u;
+    uint32_t x_half = half ? x.y : x.x;
+    if (IS_ONTO)
+        mma_i8_k16_add(sums, ONES, ONES, x_half);
+    else
+        mma_i8_k16_apart(sums, ONES, ONES, x_half);
+}
+
 /* What a lane reads of a stage: `values` at the row that it gives to B (FINE, LANE_ROWS = 1: odd
  * columns of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d
  * sum} of both blocks, `scales` + `next_scale` at its second; FINE, LANE_ROWS = 2: the low plane is
@@ -115,6 +127,31 @@ struct operands {
         return {values + n_tiles * 64, scales + n_tiles * 16, next_scale, to_low};
     }
 };
+
+/* acc += minima of half a block * its activations' sums. */
+template <enum form F, int LANE_ROWS, bool IS_FINE>
+__device__ __forceinline__ void matvec_add_minima(float (&acc)[WARP_GROUPS * LANE_ROWS],
+                                                  const tile_share<F> (&share)[WARP_GROUPS],
+                                                  int block, int half, uint2 x, uint2 low,
+                                                  const float4 (&d)[LANE_ROWS])
+{
+    int sums[4];
+    matvec_sums<false>(sums, half, x);
+    if (IS_FINE && LANE_ROWS == 2) {
+        sums[0] *= FINE_STEPS, sums[1] *= FINE_STEPS;
+        matvec_sums<true>(sums, half, low);
+    }
+    if (IS_FINE && LANE_ROWS == 1) sums[0] = sums[0] * FINE_STEPS + sums[1];
+#pragma unroll
+    for (int c = 0; c < LANE_ROWS; c++) {
+        float sum = __fmul_rn(block ? d[c].z : d[c].x, (float)sums[c]);
+#pragma unroll
+        for (int g = 0; g < WARP_GROUPS; g++) {
+            float minus = own_half(share[g].minus[block * 2 + half]);
+            acc[g * LANE_ROWS + c] = __fmaf_rn(minus, sum, acc[g * LANE_ROWS + c]);
+        }
+    }
+}
 
 /* One tile of columns. acc[n][g * LANE_ROWS + c] is a lane's sum for weight row lane / 4 of group g
  * and row 8 n + 2 t + c (LANE_ROWS = 1: row t). */
@@ -161,8 +198,10 @@ __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GRO
                             __fmaf_rn(s, __fmul_rn(dx, (float)dot), acc[n][g * LANE_ROWS + c]);
                     }
                 }
+                if constexpr (form_has_minus(F) && HALVES == 2)
+                    matvec_add_minima<F, LANE_ROWS, IS_FINE>(acc[n], share, block, half, x, low, d);
             }
-            if constexpr (form_has_minus(F)) {
+            if constexpr (form_has_minus(F) && HALVES == 1) {
 #pragma unroll
                 for (int g = 0; g < WARP_GROUPS; g++) {
                     float minus = own_half(share[g].minus[block]);

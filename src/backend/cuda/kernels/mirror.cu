@@ -39,8 +39,9 @@ template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_
     uint16_t *out = row_of(m, row) + k * TILE_COLS + lane % 4 * 4;
 #pragma unroll
     for (int i = 0; i < 4; i++) { /* a lane holds the scales of rows 2t, 2t + 1: fetch ours */
-        uint32_t scales = __shfl_sync(~0u, share.scale[form_scales(F) == 4 ? i : i / 2], lane / 8);
-        uint32_t minuses = form_has_minus(F) ? __shfl_sync(~0u, share.minus[i / 2], lane / 8) : 0;
+        const int at = form_scales(F) == 4 ? i : i / 2;
+        uint32_t scales = __shfl_sync(~0u, share.scale[at], lane / 8);
+        uint32_t minuses = form_has_minus(F) ? __shfl_sync(~0u, share.minus[at], lane / 8) : 0;
         float2 scale = half2_at(scales), minus = half2_at(minuses);
         float v[4];
         bool is_odd = lane / 4 % 2;

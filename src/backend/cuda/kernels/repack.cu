@@ -7,10 +7,18 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
-/* Bit 4 of each byte of x, gathered in the low four bits. */
-__device__ __forceinline__ uint32_t gather_bit4(uint32_t x)
+/* A bit of each byte of x, gathered in the low four bits. */
+__device__ __forceinline__ uint32_t gather_bit(uint32_t x, int bit)
 {
-    return ((x >> 4 & 0x01010101u) * 0x01020408u) >> 24 & 15u;
+    return ((x >> bit & 0x01010101u) * 0x01020408u) >> 24 & 15u;
+}
+
+/* Two bits of each of a lane's codes. */
+__device__ __forceinline__ uint32_t gather_pairs(const uint32_t (&codes)[2][2], int bit)
+{
+    uint32_t pairs = 0;
+    for (int f = 0; f < 4; f++) pairs |= (codes[f / 2][f % 2] >> bit & 0x03030303u) << 2 * f;
+    return pairs;
 }
 
 template <int FORMAT>
@@ -36,6 +44,8 @@ __global__ void __launch_bounds__(THREADS)
     if constexpr (F == FORM_S8) {
         reinterpret_cast<uint4 *>(w.quants)[tile * 32 + lane] =
             make_uint4(codes[0][0], codes[0][1], codes[1][0], codes[1][1]);
+    } else if constexpr (form_words(F) == 1) {
+        reinterpret_cast<uint32_t *>(w.quants)[tile * 32 + lane] = gather_pairs(codes, 0);
     } else {
         uint32_t q[2];
         for (int b = 0; b < 2; b++)
@@ -45,14 +55,12 @@ __global__ void __launch_bounds__(THREADS)
     }
     if constexpr (form_high_bits(F) == 1) {
         uint32_t high = 0;
-        for (int f = 0; f < 4; f++) high |= gather_bit4(codes[f / 2][f % 2]) << 4 * f;
+        for (int f = 0; f < 4; f++)
+            high |= gather_bit(codes[f / 2][f % 2], form_low_bits(F)) << 4 * f;
         reinterpret_cast<uint16_t *>(w.high)[tile * 32 + lane] = (uint16_t)high;
     }
-    if constexpr (form_high_bits(F) == 2) {
-        uint32_t high = 0;
-        for (int f = 0; f < 4; f++) high |= (codes[f / 2][f % 2] >> 4 & 0x03030303u) << 2 * f;
-        reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane] = high;
-    }
+    if constexpr (form_high_bits(F) == 2)
+        reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane] = gather_pairs(codes, 4);
     if (t >= form_scales(F)) return;
     int col = kt * 64 + t * (64 / form_scales(F)); /* a lane takes the scale number t of its row */
     float2 s = row < n_rows && col < w.cols ? file_scale<FORMAT>(from, col) : make_float2(0, 0);

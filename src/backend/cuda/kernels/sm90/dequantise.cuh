@@ -25,7 +25,7 @@ __device__ __forceinline__ uint32_t and_xor(uint32_t x, uint32_t mask, uint32_t 
 template <enum form F>
 __device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (&code)[4][2])
 {
-    if constexpr (F == FORM_S4 || F == FORM_H4 || F == FORM_U4) {
+    if constexpr (F == FORM_S4 || F == FORM_U4) {
         constexpr uint32_t SIGN = F == FORM_U4 ? 0 : 8; /* turned over: code + 8 */
         constexpr uint32_t LOW = 0x64006400u | SIGN * 0x10001u,
                            HIGH = 0x64006400u | SIGN * 0x100010u;
@@ -67,14 +67,13 @@ __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t 
     half_codes<F>(share, code);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        __half2 scale =
-            halves_at(__byte_perm(share.scale[form_scales(F) == 4 ? i : i / 2], 0, own));
+        const int at = form_scales(F) == 4 ? i : i / 2;
+        __half2 scale = halves_at(__byte_perm(share.scale[at], 0, own));
 #pragma unroll
         for (int j = 0; j < 2; j++) {
             __half2 value;
             if constexpr (form_has_minus(F))
-                value =
-                    __hfma2(code[i][j], scale, halves_at(__byte_perm(share.minus[i / 2], 0, own)));
+                value = __hfma2(code[i][j], scale, halves_at(__byte_perm(share.minus[at], 0, own)));
             else
                 value = __hmul2_rn(code[i][j], scale);
             out[2 * i + j] = *reinterpret_cast<uint32_t *>(&value);

@@ -47,7 +47,7 @@ template <enum form F> struct weight_copies {
     plane_copies<form_quant_bytes(F)> quants;
     plane_copies<form_scale_bytes(F)> scale;
     plane_copies<form_high_bits(F) ? form_high_bytes(F) : 64> high;
-    plane_copies<32> minus;
+    plane_copies<form_has_minus(F) ? form_minus_bytes(F) : 32> minus;
 
     __device__ __forceinline__ void aim(const grouped_product &p, const item &it, int i)
     {

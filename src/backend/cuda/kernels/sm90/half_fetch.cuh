@@ -38,7 +38,7 @@ template <enum form F, int GROUPS> struct weight_copies {
     plane_copies<form_quant_bytes(F), GROUPS> quants;
     plane_copies<form_scale_bytes(F), GROUPS> scale;
     plane_copies<form_high_bits(F) ? form_high_bytes(F) : 16, GROUPS> high;
-    plane_copies<32, GROUPS> minus;
+    plane_copies<form_has_minus(F) ? form_minus_bytes(F) : 32, GROUPS> minus;
 
     __device__ __forceinline__ void aim(const struct cuda_weight &w, int row, int begin, int me)
     {
