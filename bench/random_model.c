@@ -75,6 +75,14 @@ static float unit_spread(enum format format)
     case FORMAT_IQ4_XS: return 67.5f * sqrtf(4095.0f / 12 + 0.25f); /* scales -32 .. 31 */
     case FORMAT_MXFP4: return sqrtf(274.0f / 8);
     case FORMAT_Q2_K: return sqrtf(15.0f / 12) * 12.0f;
+    /* Squares of points, times those of factors: odd numbers up to 31, or 15. */
+    case FORMAT_IQ3_XXS: return sqrtf(951.64f * 341) / 4;
+    case FORMAT_IQ3_S: return sqrtf(57.67f * 341);
+    case FORMAT_IQ2_XXS: return sqrtf(534.43f * 341) / 8;
+    case FORMAT_IQ2_XS: return sqrtf(586.48f * 341) / 8;
+    case FORMAT_IQ2_S: return sqrtf(596.84f * 341) / 8;
+    case FORMAT_IQ1_S:
+    case FORMAT_IQ1_M: return sqrtf(0.6098f * 85);
     case FORMAT_Q3_K: return sqrtf((63.0f / 12 + 0.25f) * (4095.0f / 12 + 0.25f));
     case FORMAT_Q4_K: return sqrtf(255.0f / 12) * 48.0f;
     case FORMAT_Q5_K: return sqrtf(1023.0f / 12) * 48.0f;
@@ -169,6 +177,12 @@ static void put_scales(const struct filler *f, uint8_t *block)
         return;
     case FORMAT_Q3_K: put_half(block + 108, f->scale[pick]); return;
     case FORMAT_MXFP4: block[0] = f->power[pick]; return;
+    case FORMAT_IQ1_M: /* the top four bits of four words */
+        for (int i = 0; i < 4; i++) {
+            uint8_t *top = block + 49 + i * 2;
+            *top = (uint8_t)((*top & 15) | (f->scale[pick] >> 4 * i & 15) << 4);
+        }
+        return;
     case FORMAT_Q8_0: /* -128 does not occur in real files */
         for (int i = 2; i < 34; i++) block[i] = (uint8_t)(block[i] + (block[i] == 0x80));
         break;

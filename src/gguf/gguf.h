@@ -49,7 +49,7 @@ struct gguf_kv {
 
 #define GGUF_DIMS_MAX 4
 
-/* Types that the format knows and we do not decode (IQ2_XXS, I8, NVFP4, ...) stay in the directory,
+/* Types that the format knows and we do not decode (Q2_K, I8, NVFP4, ...) stay in the directory,
  * since an unknown extra tensor may be skipped. Code that needs such a tensor refuses it and names
  * `type_name`. */
 struct gguf_tensor {

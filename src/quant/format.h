@@ -12,9 +12,10 @@
 /* clang-format off */
 /* Kinds of codes. A code is a quantised value, taken out of its block. Several formats share a
  * kind, and backends write their products once for each kind. A code q of `bits` bits stands for
- * scale * (q - offset), or for scale * q + minimum where there is one; N4 for scale * levels[q]
- * (levels.h). 16 or 32 columns share a scale and a minimum. If it is 16, blocks of 256 columns have
- * both as whole numbers of up to 8 bits (with minima of 4), times a half each.
+ * scale * (q - offset), or for scale * q + minimum where there is one; N4 and M4 for scale *
+ * levels[q], with the levels of the format (levels.h). 16 or 32 columns share a scale and a
+ * minimum. If it is 16, blocks of 256 columns have both as whole numbers of up to 8 bits (with
+ * minima of 4), times a half each (M4: an eighth of it).
  *   NAME bits offset, has minimum, columns of a scale */
 #define CODE_LIST(X)                                  \
     X(U2,   2,    0,  true,  16)                      \
@@ -22,13 +23,15 @@
     X(S4,   4,    8,  false, 32)                      \
     X(U4,   4,    0,  true,  32)                      \
     X(N4,   4,    0,  false, 32)                      \
+    X(M4,   4,    0,  false, 16)                      \
     X(S5,   5,   16,  false, 32)                      \
     X(U5,   5,    0,  true,  32)                      \
     X(S6,   6,   32,  false, 16)                      \
     X(S8,   8,  128,  false, 32)
 
-/* Quantised formats. `codes` is the byte of a block where the codes begin, or their low bits.
- * The codes of MXFP4 (floats, doubled) fit in those of their kind.
+/* Quantised formats. `codes` is the byte of a block where the codes begin, or their low bits; with
+ * grids (grid_blocks.h) the low bytes of indices. The codes of MXFP4 (floats, doubled) fit in those
+ * of their kind.
  * `budget` is the largest relative L2 error of encode-then-decode on normal random values: about
  * 5 % above the error of a million values, so that 16 384 values do not exceed it.
  *   NAME    name    GGUF block elements, bytes  budget  kind codes */
@@ -45,7 +48,14 @@
     X(Q6_K,   q6_k,   14, 256, 210, 0.0176,  S6,  0)  \
     X(IQ4_NL, iq4_nl, 20,  32,  18, 0.077,   N4,  2)  \
     X(IQ4_XS, iq4_xs, 23, 256, 136, 0.078,   N4,  8)  \
-    X(MXFP4,  mxfp4,  39,  32,  17, 0.1175,  S5,  1)
+    X(MXFP4,  mxfp4,  39,  32,  17, 0.1175,  S5,  1)  \
+    X(IQ3_XXS, iq3_xxs, 18, 256, 98, 0.186,  N4,  2)  \
+    X(IQ3_S,  iq3_s,  21, 256, 110, 0.136,   N4,  2)  \
+    X(IQ2_XXS, iq2_xxs, 16, 256, 66, 0.344,  N4,  2)  \
+    X(IQ2_XS, iq2_xs, 17, 256,  74, 0.299,   M4,  2)  \
+    X(IQ2_S,  iq2_s,  22, 256,  82, 0.250,   M4,  2)  \
+    X(IQ1_S,  iq1_s,  19, 256,  50, 0.466,   N4,  2)  \
+    X(IQ1_M,  iq1_m,  29, 256,  56, 0.433,   M4,  0)
 
 /* All formats. Floats have no codes. */
 #define FORMAT_LIST(X)                                \

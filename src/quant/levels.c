@@ -2,6 +2,24 @@
 
 #include <math.h>
 
+const int8_t *format_levels(enum format format)
+{
+    static const int8_t iq3_xxs[LEVELS] = {LEVELS_IQ3_XXS}, iq3_s[LEVELS] = {LEVELS_IQ3_S};
+    static const int8_t iq2[LEVELS] = {LEVELS_IQ2}, iq1[LEVELS] = {LEVELS_IQ1};
+    switch (format) {
+    case FORMAT_IQ4_NL:
+    case FORMAT_IQ4_XS: return levels;
+    case FORMAT_IQ3_XXS: return iq3_xxs;
+    case FORMAT_IQ3_S: return iq3_s;
+    case FORMAT_IQ2_XXS:
+    case FORMAT_IQ2_XS:
+    case FORMAT_IQ2_S: return iq2;
+    case FORMAT_IQ1_S:
+    case FORMAT_IQ1_M: return iq1;
+    default: return NULL;
+    }
+}
+
 static uint8_t nearest_level(float value)
 {
     int q = 0;

@@ -314,6 +314,9 @@ void check_experts(struct check *c)
     check_format(c, FORMAT_Q6_K, 256, 256);
     check_format(c, FORMAT_Q2_K, 512, 256);
     check_format(c, FORMAT_Q3_K, 256, 512);
+    check_format(c, FORMAT_IQ3_XXS, 512, 256);
+    check_format(c, FORMAT_IQ3_S, 256, 512);
+    check_format(c, FORMAT_IQ2_S, 512, 256);
     check_format(c, FORMAT_IQ4_NL, 320, 64);
     check_format(c, FORMAT_IQ4_XS, 512, 256);
     check_format(c, FORMAT_Q5_0, 128, 96);

@@ -46,15 +46,31 @@ struct mirror_case {
 #define WITH_MINUS 1e-9
 #define ROUNDED_K 1e-6
 static const struct mirror_case mirror_cases[] = {
-    {FORMAT_Q4_0, 1, 17, 96, 1, 0},          {FORMAT_Q4_1, 2, 24, 64, 1, WITH_MINUS},
-    {FORMAT_Q5_0, 1, 9, 160, 0.02f, 0},      {FORMAT_Q5_1, 1, 40, 288, 1, WITH_MINUS},
-    {FORMAT_Q8_0, 3, 11, 352, 1, 0},         {FORMAT_Q4_K, 1, 13, 512, 1, ROUNDED_K},
-    {FORMAT_Q5_K, 2, 8, 256, 1, ROUNDED_K},  {FORMAT_Q6_K, 1, 33, 768, 1, ROUNDED_K},
-    {FORMAT_IQ4_NL, 1, 20, 96, 1, 0},        {FORMAT_Q2_K, 1, 18, 768, 1, ROUNDED_K},
-    {FORMAT_Q3_K, 1, 21, 512, 1, ROUNDED_K}, {FORMAT_IQ4_XS, 2, 11, 256, 1, ROUNDED_K},
-    {FORMAT_MXFP4, 1, 19, 96, 1, 0},         {FORMAT_F16, 2, 5, 67, 1, 0},
-    {FORMAT_BF16, 1, 3, 200, 1, 0},          {FORMAT_BF16, 1, 40, 6400, 1, 0},
-    {FORMAT_F32, 1, 7, 129, 1, 0},           {FORMAT_F32, 1, 300, 2100, 5e4f, 0}, /* beyond fp16 */
+    {FORMAT_Q4_0, 1, 17, 96, 1, 0},
+    {FORMAT_Q4_1, 2, 24, 64, 1, WITH_MINUS},
+    {FORMAT_Q5_0, 1, 9, 160, 0.02f, 0},
+    {FORMAT_Q5_1, 1, 40, 288, 1, WITH_MINUS},
+    {FORMAT_Q8_0, 3, 11, 352, 1, 0},
+    {FORMAT_Q4_K, 1, 13, 512, 1, ROUNDED_K},
+    {FORMAT_Q5_K, 2, 8, 256, 1, ROUNDED_K},
+    {FORMAT_Q6_K, 1, 33, 768, 1, ROUNDED_K},
+    {FORMAT_IQ4_NL, 1, 20, 96, 1, 0},
+    {FORMAT_Q2_K, 1, 18, 768, 1, ROUNDED_K},
+    {FORMAT_Q3_K, 1, 21, 512, 1, ROUNDED_K},
+    {FORMAT_IQ4_XS, 2, 11, 256, 1, ROUNDED_K},
+    {FORMAT_IQ3_XXS, 1, 9, 512, 1, ROUNDED_K},
+    {FORMAT_IQ3_S, 1, 10, 256, 1, ROUNDED_K},
+    {FORMAT_IQ2_XXS, 1, 11, 512, 1, ROUNDED_K},
+    {FORMAT_IQ2_XS, 1, 12, 256, 1, ROUNDED_K},
+    {FORMAT_IQ2_S, 2, 13, 256, 1, ROUNDED_K},
+    {FORMAT_IQ1_S, 1, 14, 512, 1, ROUNDED_K},
+    {FORMAT_IQ1_M, 1, 15, 256, 1, ROUNDED_K},
+    {FORMAT_MXFP4, 1, 19, 96, 1, 0},
+    {FORMAT_F16, 2, 5, 67, 1, 0},
+    {FORMAT_BF16, 1, 3, 200, 1, 0},
+    {FORMAT_BF16, 1, 40, 6400, 1, 0},
+    {FORMAT_F32, 1, 7, 129, 1, 0},
+    {FORMAT_F32, 1, 300, 2100, 5e4f, 0}, /* beyond fp16 */
 };
 
 static void check_mirror(struct check *c, const struct mirror_case *m)

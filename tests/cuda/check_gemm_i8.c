@@ -6,9 +6,11 @@
 
 #include "cuda/check_act8.h"
 
-static const enum format formats[] = {
-    FORMAT_Q8_0, FORMAT_Q4_0, FORMAT_Q4_1, FORMAT_Q5_0,   FORMAT_Q5_1,  FORMAT_IQ4_NL, FORMAT_Q4_K,
-    FORMAT_Q5_K, FORMAT_Q6_K, FORMAT_Q3_K, FORMAT_IQ4_XS, FORMAT_MXFP4, FORMAT_Q2_K};
+static const enum format formats[] = {FORMAT_Q8_0,   FORMAT_Q4_0,    FORMAT_Q4_1,   FORMAT_Q5_0,
+                                      FORMAT_Q5_1,   FORMAT_IQ4_NL,  FORMAT_Q4_K,   FORMAT_Q5_K,
+                                      FORMAT_Q6_K,   FORMAT_Q3_K,    FORMAT_IQ4_XS, FORMAT_MXFP4,
+                                      FORMAT_Q2_K,   FORMAT_IQ3_XXS, FORMAT_IQ3_S,  FORMAT_IQ2_XXS,
+                                      FORMAT_IQ2_XS, FORMAT_IQ2_S,   FORMAT_IQ1_S,  FORMAT_IQ1_M};
 
 struct product_case {
     int32_t n_rows, cols, n_w;

@@ -338,6 +338,22 @@ static void check_many_rows(struct check *c)
     }
 }
 
+/* The scale of a block becomes NaN. IQ1_M has it in the top four bits of four words. */
+static void put_nan(enum format format, char *block)
+{
+    int at = format == FORMAT_Q2_K   ? 80
+             : format == FORMAT_Q3_K ? 108
+             : format == FORMAT_Q6_K ? 208
+                                     : 0;
+    if (format == FORMAT_IQ1_M)
+        for (int i = 0; i < 4; i++) {
+            char *top = block + 49 + i * 2;
+            *top = (char)((*top & 15) | (0x7e00 >> 4 * i & 15) << 4);
+        }
+    else
+        memcpy(block + at, &(uint16_t){0x7e00}, 2);
+}
+
 /* A weight of 8 rows in `format`, as a mirror. The scale of the block at BAD_ROW, BAD_COL is
  * NaN, or the value itself if the format is a float format. */
 static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
@@ -354,11 +370,7 @@ static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
     if (!format_is_float(format) && is_bad) {
         char *block =
             file + BAD_ROW * row_bytes + BAD_COL / traits->block_elements * traits->block_bytes;
-        int at = format == FORMAT_Q2_K   ? 80
-                 : format == FORMAT_Q3_K ? 108
-                 : format == FORMAT_Q6_K ? 208
-                                         : 0;
-        memcpy(block + at, &(uint16_t){0x7e00}, 2);
+        put_nan(format, block);
     }
     struct cuda_weight w = {.format = format, .n_expert = 1, .rows = ROWS, .cols = COLS};
     w.layout = format_is_float(format) ? LAYOUT_ROWS : LAYOUT_TILES;

@@ -4,6 +4,9 @@
  * Subject: src/quant/q2_k.c 100
  * Subject: src/quant/q3_k.c 100
  * Subject: src/quant/q4_k.c 100
+ * Subject: src/quant/grid_blocks.c 100
+ * Subject: src/quant/grid_search.c 100
+ * Subject: src/quant/iq3.c 100
  * Subject: src/quant/levels.c 100
  * Subject: src/quant/iq4_xs.c 100
  * Subject: src/quant/mxfp4.c 100

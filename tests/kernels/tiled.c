@@ -51,6 +51,15 @@ static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, in
         }
 }
 
+/* Whether a format has grids: its encoder makes extreme codes of values that are as large as each
+ * other, because scales that map them to the largest levels are tried first. */
+static bool has_grid(enum format format)
+{
+    const struct format_traits *t = format_traits(format);
+    return t->block_elements == 256 && format != FORMAT_IQ4_XS &&
+           (t->codes == CODE_N4 || t->codes == CODE_M4);
+}
+
 void tiled_open(struct tiled *t, const struct cpu_kernels *k, enum format format, int64_t rows,
                 int64_t cols, bool is_extreme)
 {
@@ -59,10 +68,12 @@ void tiled_open(struct tiled *t, const struct cpu_kernels *k, enum format format
     uint8_t *bytes = mem_alloc((size_t)rows, row_bytes);
     t->decoded = mem_alloc((size_t)(rows * cols), sizeof(float));
     if (!values || !bytes || !t->decoded) abort();
+    for (int64_t i = 0; is_extreme && has_grid(format) && i < rows * cols; i++)
+        values[i] = is_high(i / cols, i % cols) ? 0.5f : -0.5f;
     for (int64_t r = 0; r < rows; r++) {
         uint8_t *row = bytes + (size_t)r * row_bytes;
         format_traits(format)->encode(values + r * cols, row, cols);
-        if (is_extreme) set_extreme_codes(format, row, cols, r);
+        if (is_extreme && !has_grid(format)) set_extreme_codes(format, row, cols, r);
         format_traits(format)->decode(row, t->decoded + r * cols, cols);
     }
     t->source = (struct weight){.name = "weight",

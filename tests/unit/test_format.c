@@ -305,6 +305,116 @@ static void test_decode_q6_k(void **state)
     assert_float_equal(x[128 + 96 + 17], 2 * 7 * (48 + 2 - 32), 0);
 }
 
+/* ---- Decoding of grids ------------------------------------------------------------------ */
+
+static bool has_grid(const struct format_traits *t)
+{
+    return t->block_elements == 256 && t->gguf_type != 23 &&
+           (t->codes == CODE_N4 || t->codes == CODE_M4);
+}
+
+static void test_decode_iq3_s(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[110] = {0x00, 0x40}; /* d = 2 */
+    block[2] = 1;                      /* point 1: 3, 1, 1, 1 */
+    block[2 + 63] = 255;               /* point 511 */
+    block[66 + 7] = 0x80;
+    block[74] = 0x82;      /* negative: values 1 and 7 */
+    block[106] = 0x03;     /* group 0: factor 7, group 1: 1 */
+    block[106 + 3] = 0xf0; /* group 7: 31 */
+    decode_one(FORMAT_IQ3_S, block, x);
+    assert_float_equal(x[0], 2 * 7 * 3, 0);
+    assert_float_equal(x[1], 2 * 7 * -1, 0);
+    assert_float_equal(x[4], 2 * 7, 0);
+    assert_float_equal(x[7], 2 * 7 * -1, 0);
+    assert_float_equal(x[32], 2, 0);
+    assert_float_equal(x[255], 2 * 31 * 15, 0);
+}
+
+/* The eighth sign is that which makes their number even. */
+static void test_decode_iq2_xs(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[74] = {0x00, 0x48}; /* d = 8, an eighth of which is the unit */
+    block[2] = 1;                     /* point 1: 43, then 8 */
+    block[3] = 0x02;                  /* negative: value 0, so 7 too */
+    block[2 + 63] = 0x01;             /* point 256 */
+    block[66] = 0x2f;                 /* factors 31 and 5 */
+    decode_one(FORMAT_IQ2_XS, block, x);
+    assert_float_equal(x[0], 31 * -43, 0);
+    assert_float_equal(x[1], 31 * 8, 0);
+    assert_float_equal(x[7], 31 * -8, 0);
+    assert_float_equal(x[16], 5 * 8, 0);
+    assert_float_equal(x[32], 8, 0);
+}
+
+/* Scales of the first block are 1. */
+static void test_decode_iq1_m(void **state)
+{
+    (void)state;
+    float x[256];
+    uint8_t block[56] = {0}; /* point 0 has eight times -1 */
+    block[32] = 0x08;        /* group 0: an eighth less for values 0 to 7 */
+    block[33] = 0x70;        /* values 24 to 31: point 0x700 */
+    block[48] = 0x38;        /* factors of group 0: 1 and 15 */
+    block[49] = 0x0e;        /* of group 1: 1 and 15 */
+    block[53] = 0xc0;        /* d = 1: 0x3c00 */
+    block[55] = 0x30;
+    decode_one(FORMAT_IQ1_M, block, x);
+    assert_float_equal(x[0], -1.125f, 0);
+    assert_float_equal(x[8], -0.875f, 0);
+    assert_float_equal(x[16], 15 * -0.875f, 0);
+    assert_float_equal(x[32], -0.875f, 0);
+    assert_float_equal(x[48], 15 * -0.875f, 0);
+}
+
+/* Random blocks whose scale is 1: sums over the bits of their values, as llama.cpp's functions
+ * decode them. Every point of every grid is among them. */
+static void test_grids(void **state)
+{
+    (void)state;
+    enum { BLOCKS = 1024 };
+    static const struct {
+        enum format format;
+        uint64_t sum;
+    } known[] = {
+        {FORMAT_IQ3_XXS, UINT64_C(0x56a3f79907d5bf98)},
+        {FORMAT_IQ3_S, UINT64_C(0x52b575c936110a25)},
+        {FORMAT_IQ2_XXS, UINT64_C(0xe5eabd8e7919933c)},
+        {FORMAT_IQ2_XS, UINT64_C(0xa46bab0f5e70a63f)},
+        {FORMAT_IQ2_S, UINT64_C(0x9d698566e4e1c566)},
+        {FORMAT_IQ1_S, UINT64_C(0x08f6d4ee4cd80eac)},
+        {FORMAT_IQ1_M, UINT64_C(0xb67c362668546850)},
+    };
+    static uint8_t raw[BLOCKS * 128];
+    static float x[BLOCKS * 256];
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        const struct format_traits *t = format_traits(known[i].format);
+        int n = t->block_bytes;
+        struct rng r = {.state = 7};
+        uint64_t sum = UINT64_C(0xcbf29ce484222325);
+        for (int k = 0; k < BLOCKS * n; k++) raw[k] = (uint8_t)rng_next(&r);
+        for (int b = 0; b < BLOCKS; b++) {
+            static const uint8_t nibbles[4] = {0, 0, 0xc0, 0x30}; /* IQ1_M: of the half */
+            uint8_t *block = raw + b * n, *words = block + 48;
+            for (int k = 0; k < 4 && known[i].format == FORMAT_IQ1_M; k++)
+                words[k * 2 + 1] = (uint8_t)((words[k * 2 + 1] & 15) | nibbles[k]);
+            if (known[i].format != FORMAT_IQ1_M) block[0] = 0, block[1] = 0x3c;
+        }
+        t->decode(raw, x, BLOCKS * 256);
+        for (int k = 0; k < BLOCKS * 256; k++) {
+            uint32_t bits;
+            memcpy(&bits, x + k, sizeof bits);
+            sum = (sum ^ bits) * UINT64_C(0x100000001b3);
+            sum ^= sum >> 32;
+        }
+        if (sum != known[i].sum) fail_msg("%s: other values", t->name);
+    }
+}
+
 /* ---- Encoding --------------------------------------------------------------------------- */
 
 enum { N = 16384 };
@@ -354,10 +464,29 @@ static void test_exact(void **state)
         t->encode(x, bytes, 256);
         t->decode(bytes, y, 256);
         for (int i = 0; i < 256; i++) assert_true(y[i] == 0.0f);
+        if (has_grid(t)) continue; /* they have no zero among other values */
         for (int i = 0; i < 256; i++) x[i] = i % 2 ? -1.0f : 0.0f; /* two levels */
         t->encode(x, bytes, 256);
         t->decode(bytes, y, 256);
         for (int i = 0; i < 256; i++) assert_float_equal(x[i], y[i], 2e-2);
+    }
+}
+
+/* What blocks with grids hold is nearly found again. */
+static void test_again(void **state)
+{
+    (void)state;
+    static float x[N], y[N];
+    static uint8_t bytes[N];
+    struct rng r = {.state = 3};
+    for (int i = 0; i < N; i++) x[i] = rng_normal(&r);
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        const struct format_traits *t = format_traits((enum format)f);
+        if (!has_grid(t)) continue;
+        t->encode(x, bytes, N);
+        t->decode(bytes, y, N);
+        double error = relative_error((enum format)f, y);
+        if (error > 0.04) fail_msg("%s: error %.5f", t->name, error);
     }
 }
 
@@ -416,10 +545,15 @@ int main(void)
         cmocka_unit_test(test_decode_q4_k),
         cmocka_unit_test(test_decode_q5_k),
         cmocka_unit_test(test_decode_q6_k),
+        cmocka_unit_test(test_decode_iq3_s),
+        cmocka_unit_test(test_decode_iq2_xs),
+        cmocka_unit_test(test_decode_iq1_m),
+        cmocka_unit_test(test_grids),
         cmocka_unit_test(test_budget),
         cmocka_unit_test(test_exact),
-        cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
+        cmocka_unit_test(test_again),
         cmocka_unit_test(test_odd_input),
+        cmocka_unit_test(test_q8_0_keeps_what_is_not_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

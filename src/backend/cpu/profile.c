@@ -15,10 +15,10 @@ static const char *step_kind(const struct cpu_step *s)
     return op_name(s->op->code);
 }
 
-/* Codes of up to 6 bits in products: those of N4 stand for levels of 8. */
+/* Codes of up to 6 bits in products: those of N4 and M4 stand for levels of more. */
 static bool is_short(enum code_kind kind)
 {
-    return kind != CODE_S8 && kind != CODE_N4;
+    return kind != CODE_S8 && kind != CODE_N4 && kind != CODE_M4;
 }
 
 /* Some rows of a product in bf16, the others in 8 bits. Weights that are floats have no work in 8

@@ -4,6 +4,7 @@
 
 #include "base/os.h"
 #include "quant/half.h"
+#include "quant/levels.h"
 
 /* Codes of two bits, or of three. */
 static void place_pairs(int bits, const uint32_t q[BLOCK_COLS / 4], uint8_t *codes)
@@ -52,7 +53,7 @@ static void place_block(enum code_kind kind, const struct block32 *block, int i,
                 block->factor[half];
     else
         at += i * TILE_ROWS;
-    scales[at] = float_to_half(block->scale);
+    scales[at] = float_to_half(block->scale / tile_scale_unit(kind));
     if (u.has_min) mins[at] = float_to_half(block->min);
 }
 
@@ -114,6 +115,7 @@ void tile_plan(struct cpu_weight *w, enum read_ahead ahead)
     int64_t n_blocks = source->cols / BLOCK_COLS;
     w->shape = (struct tile_shape){
         .kind = kind,
+        .levels = format_levels(source->format),
         .ahead = ahead,
         .n_blocks = n_blocks,
         .bytes = (size_t)((n_blocks + u.n_blocks - 1) / u.n_blocks) * u.bytes,

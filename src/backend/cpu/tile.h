@@ -11,7 +11,8 @@
  *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
  *           first 64 are those of group g, of the next 64 of group g + 4. Two bits alone: these
  *           128 bytes. Three: these, and 64 bytes of which bit g is that of group g.
- *   scales  16 fp16 numbers per block (with halves: 16 for the unit)
+ *   scales  16 fp16 numbers per block (with halves: 16 for the unit; of M4 they are eightfold,
+ *           since those numbers are in the file, and an eighth may have fewer bits)
  *   mins    for kinds with a minimum, as many
  *   factors with halves: 2 x 16 bytes per block, for its two halves of 16 columns (unpack.h)
  * Codes are unsigned; quant/format.h says what they stand for. */
@@ -34,6 +35,7 @@ enum read_ahead {
 
 struct tile_shape {
     enum code_kind kind;
+    const int8_t *levels; /* 16 of them, for N4 and M4 */
     enum read_ahead ahead;
     int64_t n_blocks;
     size_t bytes; /* of one tile */
@@ -50,6 +52,12 @@ struct tile_unit {
 static inline size_t whole_lines(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;
+}
+
+/* What scales in tiles are multiplied by. */
+static inline float tile_scale_unit(enum code_kind kind)
+{
+    return kind == CODE_M4 ? 0.125f : 1.0f;
 }
 
 static inline struct tile_unit tile_unit_for_codes(enum code_kind kind)

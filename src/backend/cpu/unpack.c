@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "quant/fp4.h"
+#include "quant/grid_blocks.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"
 #include "quant/levels.h"
@@ -120,6 +121,17 @@ static void read_mxfp4(const uint8_t *block, struct block32 *out)
     out->scale = fp4_half_scale(block[0]);
 }
 
+/* Points of grids, as nibbles. Bytes are in the order of columns. */
+static void read_grid(enum format format, const uint8_t *super, int j, struct block32 *out)
+{
+    struct grid_codes codes;
+    grid_read(format, super, j, &codes);
+    memcpy(out->q, codes.q, sizeof out->q);
+    for (int half = 0; half < 2; half++) out->factor[half] = codes.factor[half];
+    bool has_halves = code_kind_has_halves(format_traits(format)->codes);
+    out->scale = codes.scale * (has_halves ? 1.0f : (float)codes.factor[0]);
+}
+
 void block32_read(enum format format, const uint8_t *block, int j, struct block32 *out)
 {
     out->min = 0;
@@ -131,6 +143,13 @@ void block32_read(enum format format, const uint8_t *block, int j, struct block3
     case FORMAT_Q6_K: read_q6_k(block, j, out); break;
     case FORMAT_IQ4_XS: read_iq4_xs(block, j, out); break;
     case FORMAT_MXFP4: read_mxfp4(block, out); break;
+    case FORMAT_IQ3_XXS:
+    case FORMAT_IQ3_S:
+    case FORMAT_IQ2_XXS:
+    case FORMAT_IQ2_XS:
+    case FORMAT_IQ2_S:
+    case FORMAT_IQ1_S:
+    case FORMAT_IQ1_M: read_grid(format, block, j, out); break;
     default: read_simple(format_traits(format), block, out); break;
     }
 }

@@ -9,18 +9,25 @@
  * 32-column block the 8 values of columns 4t .. 4t+3 and 16+4t .. 16+4t+3, in this order: v0..v7.
  *   quants, 8 bits: 16 bytes a lane: v0..v7 of block 0, v0..v7 of block 1 (int8).
  *   quants, 4 bits: 8 bytes a lane, 4 a block: byte i holds v[i] in its low and v[i+4] in its high
- *                   half; of IQ4_* byte i holds v[2i] and v[2i+1].
+ *                   half; where codes are levels byte i holds v[2i] and v[2i+1].
  *   quants, 2 bits: 4 bytes a lane: bits 2f, 2f+1 of byte i are bits 0, 1 of v[4 (f%2) + i]
- *                   of block f/2, f = 0..3                                  (Q2_K, Q3_K).
- *   high, 1 bit:    2 bytes a lane, one a block: bit i is the top bit of v[i]  (Q5_*, MXFP4, Q3_K).
+ *                   of block f/2, f = 0..3                                  (Q2_K).
+ *   quants, 3 bits: 4 bytes a lane and 2 bytes of `high`. Byte i holds v[i] and v[i+4] of block 0
+ *                   and the top two bits of v[i] of block 1; nibble i of `high` v[i+4] of block 1
+ *                   and the lowest bit of v[i] there                        (Q3_K).
+ *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]     (Q5_*, MXFP4).
  *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i]
  *                   of block f/2, f = 0..3                                  (Q6_K).
  *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
- *                   Q6_K, Q3_K and Q2_K have one for each 16 columns: [t][block][half][j]
- *                   (64 bytes).
+ *                   Q6_K, Q3_K, IQ2_* and IQ1_* have one for each 16 columns:
+ *                   [t][block][half][j] (64 bytes).
+ *   scale of Q2_K:  for each t d[j] and -dmin[j] (fp16), then bytes [block][half][j] as in the
+ *                   file: d is multiplied by their low four bits, -dmin by the high ones. It has
+ *                   no plane `minus` (64 bytes a tile).
  * A value is scale * code + minus. Codes are the file's quants less the format's offset (Q4_0: 8,
  * Q5_0: 16, Q6_K: 32, Q3_K: 4, else none), in two's complement of their kind's bits where the kind
- * has an offset (quant/format.h); for MXFP4 they are floats, doubled, for IQ4_* indices of levels.
+ * has an offset (quant/format.h); for MXFP4 they are floats, doubled, for IQ3_S odd numbers less 1,
+ * halved, for the other IQ formats indices of levels (form.cuh).
  * scale and minus are d * sc and -dmin * m in blocks of 256 columns, rounded once to fp16, as is
  * the power of two of MXFP4. kernels/form.cuh reads all this.
  *

@@ -82,7 +82,7 @@ ALWAYS int amx_panel_blocks(const enum amx_parts parts, int32_t n_rows)
 /* Columns 4 g + j of 16 weight rows, from their codes in `w`. */
 ALWAYS fvec amx_values(const enum code_kind kind, bvec w, const int j, fvec scale, fvec min)
 {
-    const int offset = is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset;
+    const int offset = unpacked_offset(kind);
     fvec code = f_of_int(dot(kind, i_set(-offset), w, i_set(1 << (8 * j))));
     return code_kind_facts(kind).has_min ? f_fma(code, scale, min) : f_mul(code, scale);
 }
@@ -97,14 +97,14 @@ ALWAYS void amx_store_columns(const enum amx_parts parts, fvec even, fvec odd, u
 }
 
 /* A block of a tile: block i of `unit`. */
-ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts,
+ALWAYS void amx_fill_block(const enum code_kind kind, const enum amx_parts parts, const tvec table,
                            const uint8_t *unit, int i, amx_weights high, amx_weights low)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     bvec w[8];
     fvec scale = unit_scales(kind, unit, i), scales[2] = {scale, scale}, mins[2] = {scale, scale};
     struct factors room;
-    unpack(kind, unit + (size_t)i * u.block_bytes, w);
+    unpack(kind, table, unit + (size_t)i * u.block_bytes, w);
     for (int h = 0; h < 2 && block_halves(kind) == 2; h++)
         scales[h] = f_mul(scale, f_load_i8(unit_factors(kind, unit, i, h, &room)));
     for (int h = 0; h < 2 && u.has_min; h++)
@@ -121,11 +121,12 @@ ALWAYS void amx_fill(const enum code_kind kind, const enum amx_parts parts,
                      const struct bf16_job *job, int tile, int n_tiles, struct amx_panel *panel)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
+    const tvec table = table_of(kind, job->shape);
     for (int t = 0; t < n_tiles; t++) {
         const uint8_t *data = job->tile + (size_t)(tile + t) * job->shape->bytes;
         for (int b = 0; b < panel->n_blocks; b++) {
             int64_t at = panel->first + b;
-            amx_fill_block(kind, parts, data + (size_t)(at / u.n_blocks) * u.bytes,
+            amx_fill_block(kind, parts, table, data + (size_t)(at / u.n_blocks) * u.bytes,
                            (int)(at % u.n_blocks), panel->high[b][t],
                            panel->low[b % AMX_HALF_BLOCKS][t]);
         }

@@ -3,9 +3,11 @@
  *
  * fvec, ivec: 16 floats, 16 int32. bvec: 64 bytes, four for each lane.
  * dot_wide/dot_small(sum, w, a): sum + the four products of each lane, w unsigned (small: at
- * most 63), a signed. Where wide products need signed weights, b_wide flips the top bit and
- * WEIGHT_BIAS is 0, else 128. f_sum4: four times f_sum, to the bit. FEW_ROWS: activation rows that
- * fit in registers, 8 at most; PANEL_TILES, PANEL_ROWS: see panel_body.h. */
+ * most 127), a signed. Where wide products need signed weights, b_wide flips the top bit and
+ * WEIGHT_BIAS is 0, else 128. tvec: a table of 16 bytes; t_load(levels, offset): levels plus the
+ * offset; b_look_up: its bytes at indices of 4 bits. f_sum4: four times f_sum, to the bit.
+ * FEW_ROWS: activation rows that fit in registers, 8 at most; PANEL_TILES, PANEL_ROWS: see
+ * panel_body.h. */
 #include <stdalign.h>
 #include <stddef.h>
 #include <string.h>
@@ -51,8 +53,34 @@ ALWAYS void unpack_pairs(const int bits, const uint8_t *p, bvec w[8])
     for (int g = 3; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(third, g - 2), 4));
 }
 
+/* Bits of unpacked codes: those of N4 are levels plus 128, those of M4 levels plus 64. */
+ALWAYS int unpacked_bits(enum code_kind kind)
+{
+    return kind == CODE_N4 ? 8 : kind == CODE_M4 ? 7 : code_kind_facts(kind).bits;
+}
+
+ALWAYS bool is_wide(enum code_kind kind)
+{
+    return unpacked_bits(kind) == 8;
+}
+
+/* What unpacked codes are more than the numbers that they stand for. */
+ALWAYS int unpacked_offset(enum code_kind kind)
+{
+    if (kind == CODE_M4) return 64;
+    return is_wide(kind) ? WEIGHT_BIAS : code_kind_facts(kind).offset;
+}
+
+/* The table for unpacking; unused by kinds without levels. */
+ALWAYS tvec table_of(enum code_kind kind, const struct tile_shape *s)
+{
+    if (kind == CODE_N4) return t_load(s->levels, 128);
+    if (kind == CODE_M4) return t_load(s->levels, 64);
+    return (tvec){0};
+}
+
 /* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
-ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
+ALWAYS void unpack(enum code_kind kind, const tvec table, const uint8_t *p, bvec w[8])
 {
     const int bits = code_kind_facts(kind).bits;
     if (bits == 8) {
@@ -69,7 +97,9 @@ ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
         w[g + 4] = b_and(b_shr(packed, 4), 15);
     }
     if (kind == CODE_N4)
-        for (int g = 0; g < 8; g++) w[g] = b_wide(b_nl4(w[g]));
+        for (int g = 0; g < 8; g++) w[g] = b_wide(b_look_up(table, w[g]));
+    if (kind == CODE_M4)
+        for (int g = 0; g < 8; g++) w[g] = b_look_up(table, w[g]);
     if (bits == 5) {
         bvec high = b_load_once(p + 256);
         for (int g = 0; g < 4; g++) w[g] = b_or(w[g], b_and(b_shl(high, 4 - g), 16));
@@ -84,13 +114,6 @@ ALWAYS void unpack(enum code_kind kind, const uint8_t *p, bvec w[8])
             w[h * 4 + 2] = b_or(w[h * 4 + 2], b_and(high, 48));
             w[h * 4 + 3] = b_or(w[h * 4 + 3], b_and(b_shr(high, 2), 48));
         }
-}
-
-/* Whether unpacked codes take all 8 bits. Those of N4 do: they are the levels of quant/levels.h,
- * plus 128. */
-ALWAYS bool is_wide(enum code_kind kind)
-{
-    return kind == CODE_S8 || kind == CODE_N4;
 }
 
 ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)
@@ -109,7 +132,8 @@ ALWAYS fvec unit_scales(enum code_kind kind, const uint8_t *unit, int i)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
     const uint16_t *scales = (const uint16_t *)(const void *)(unit + u.scales_at);
-    return f_load_f16(block_halves(kind) == 2 ? scales : scales + i * 16);
+    fvec stored = f_load_f16(block_halves(kind) == 2 ? scales : scales + i * 16);
+    return kind == CODE_M4 ? f_mul(stored, f_set(tile_scale_unit(kind))) : stored;
 }
 
 /* Factors of 16 rows. */
@@ -163,9 +187,12 @@ ALWAYS int block_mins(enum code_kind kind)
  * vector registers. */
 ALWAYS ivec first_sum(enum code_kind kind, const struct act_block *a, int h)
 {
-    const int offset = code_kind_facts(kind).offset;
-    if (block_halves(kind) == 2) return i_set(offset ? a->start6[h] / (32 / offset) : 0);
-    switch (is_wide(kind) ? WEIGHT_BIAS : offset) {
+    const int offset = unpacked_offset(kind);
+    if (block_halves(kind) == 2)
+        return i_set(offset >= 32 ? a->start6[h] * (offset / 32)
+                     : offset     ? a->start6[h] / (32 / offset)
+                                  : 0);
+    switch (offset) {
     case 8: return i_shl(i_set(a->minus), 3);
     case 16: return i_shl(i_set(a->minus), 4);
     case 128: return i_shl(i_set(a->minus), 7);
@@ -211,8 +238,8 @@ ALWAYS void ask_ahead(enum read_ahead ahead, const struct tile_unit u, const uin
 #include "backend/cpu/simd/levels_body.h"
 #endif
 
-/* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 5 bits
- * are summed up in 16 bits while they fit (6 bits of rows that are not fine: see factored_half).
+/* Adds the products of half h of a block by n rows. SHORT_SUMS: those of codes of up to 7 bits
+ * are summed up in 16 bits while they fit (6 bits of rows that are not fine: see short_half).
  * Groups g and g + 4 follow each other because they are nibbles of the same bytes. */
 ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
                       const struct act_block *const *rows, int64_t b, const int h, ivec *dots)
@@ -220,10 +247,10 @@ ALWAYS void half_dots(const enum code_kind kind, const int n, const bvec w[8],
     const int groups = 8 / block_halves(kind);
 #if SHORT_SUMS
     if (kind == CODE_N4) {
-        level_dots(n, w, rows, b, dots);
+        level_dots(n, w, w[4], rows, b, dots);
         return;
     }
-    const int most = 128 >> code_kind_facts(kind).bits, fit = most < groups ? most : groups;
+    const int most = 128 >> unpacked_bits(kind), fit = most < groups ? most : groups;
     ivec part[FEW_ROWS];
     for (int i = 0; i < groups && !is_wide(kind); i++) {
         const int g = groups == 8 ? i / 2 + i % 2 * 4 : h * 4 + i;
@@ -249,7 +276,7 @@ ALWAYS ivec sums_so_far(enum code_kind kind, ivec high, const struct act_block *
 }
 
 /* Sums of half h of a block, or of all of it, by n fine rows. They fit 32 bits for all codes,
- * and those of a half are below 2^24. */
+ * and those of a half are below 2^24 (of M4 below 2^25: floats round them, alike everywhere). */
 ALWAYS void fine_dots(const enum code_kind kind, const int n, const bvec w[8],
                       const struct act_block *const *rows, ptrdiff_t low, int64_t b, const int h,
                       ivec *dots)
@@ -282,21 +309,13 @@ ALWAYS void fine_sums(const enum code_kind kind, const int n, const bvec w[8], c
 }
 
 #if SHORT_SUMS
-typedef ivec factored;
-#define f_of_factored f_of_int
-#else
-typedef fvec factored;
-#define f_of_factored(x) (x)
-#endif
-
-/* Half h of a block with factors: adds its sums by the factors to `total`, or begins with them.
- * SHORT_SUMS: in 16 bits until factors are applied. Such sums may wrap on the way, since the final
- * ones, of codes without their offset, fit. */
-ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8], const int h,
-                          const int8_t *factors, const struct act_block *const *rows, int64_t b,
-                          factored *total)
+/* Half h of a block with factors: adds its sums by the factors to `total`, or begins with them. In
+ * 16 bits until factors are applied. Such sums may wrap on the way, since the final ones, of codes
+ * without their offset, fit. (Those of M4 do not.) */
+ALWAYS void short_half(const enum code_kind kind, const int n, const bvec w[8], const int h,
+                       const int8_t *factors, const struct act_block *const *rows, int64_t b,
+                       ivec *total)
 {
-#if SHORT_SUMS
     ivec factor = short_factors(factors), part[FEW_ROWS];
     const bool has_start = code_kind_facts(kind).offset != 0;
     for (int r = 0; r < n && has_start; r++) {
@@ -312,7 +331,14 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
         ivec sum = multiply_short(part[r], factor);
         total[r] = h ? i_add(total[r], sum) : sum;
     }
-#else
+}
+#endif
+
+/* The same in floats. */
+ALWAYS void float_half(const enum code_kind kind, const int n, const bvec w[8], const int h,
+                       const int8_t *factors, const struct act_block *const *rows, int64_t b,
+                       fvec *total)
+{
     fvec factor = f_load_i8(factors);
     ivec dots[FEW_ROWS];
     for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], h);
@@ -321,38 +347,55 @@ ALWAYS void factored_half(const enum code_kind kind, const int n, const bvec w[8
         fvec sum = f_of_int(dots[r]);
         total[r] = h ? f_fma(sum, factor, total[r]) : f_mul(sum, factor);
     }
-#endif
 }
 
-/* Unpacks a block into the form that half_dots takes. */
-ALWAYS void unpack_few(enum code_kind kind, const uint8_t *p, bvec w[8])
+/* The sums of a block of rows that are not fine, by factors. */
+ALWAYS void factored_sums_of_block(const enum code_kind kind, const int n, const bvec w[8],
+                                   const int8_t *first, const int8_t *second,
+                                   const struct act_block *const *rows, int64_t b, fvec *total)
+{
+#if SHORT_SUMS
+    if (kind != CODE_M4) {
+        ivec sums[FEW_ROWS];
+        short_half(kind, n, w, 0, first, rows, b, sums);
+        short_half(kind, n, w, 1, second, rows, b, sums);
+        for (int r = 0; r < n; r++) total[r] = f_of_int(sums[r]);
+        return;
+    }
+#endif
+    float_half(kind, n, w, 0, first, rows, b, total);
+    float_half(kind, n, w, 1, second, rows, b, total);
+}
+
+/* Unpacks a block into the form that half_dots takes. SHORT_SUMS, N4: four times 64 nibbles, and
+ * tables for them. */
+ALWAYS void unpack_few(enum code_kind kind, const tvec table, const uint8_t *p, bvec w[8])
 {
 #if SHORT_SUMS
     if (kind == CODE_N4) {
         for (int g = 0; g < 4; g++) w[g] = b_load(p + g * 64);
+        w[4] = nibble_tables(table);
         return;
     }
 #endif
-    unpack(kind, p, w);
+    unpack(kind, table, p, w);
 }
 
 /* Block i of a unit by n rows. Integer sums of 32 products, corrected for the weights' offset,
  * then one float step for each row. */
-ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int n,
+ALWAYS void unit_block(const enum code_kind kind, const bool is_fine, const int n, const tvec table,
                        const uint8_t *unit, int i, const struct act_block *const *rows,
                        ptrdiff_t low, int64_t b, fvec *sum)
 {
     bvec w[8];
     fvec total[FEW_ROWS], scale = unit_scales(kind, unit, i);
-    unpack_few(kind, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
+    unpack_few(kind, table, unit + (size_t)i * tile_unit_for_codes(kind).block_bytes, w);
     if (is_fine) {
         fine_sums(kind, n, w, unit, i, rows, low, b, total);
     } else if (block_halves(kind) == 2) {
-        factored sums[FEW_ROWS];
         struct factors room[2];
-        factored_half(kind, n, w, 0, unit_factors(kind, unit, i, 0, &room[0]), rows, b, sums);
-        factored_half(kind, n, w, 1, unit_factors(kind, unit, i, 1, &room[1]), rows, b, sums);
-        for (int r = 0; r < n; r++) total[r] = f_of_factored(sums[r]);
+        factored_sums_of_block(kind, n, w, unit_factors(kind, unit, i, 0, &room[0]),
+                               unit_factors(kind, unit, i, 1, &room[1]), rows, b, total);
     } else {
         ivec dots[FEW_ROWS];
         for (int r = 0; r < n; r++) dots[r] = first_sum(kind, &rows[r][b], 0);
@@ -375,12 +418,13 @@ ALWAYS void tile_rows(const enum code_kind kind, const bool is_fine, const int n
                       int64_t stride)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
+    const tvec table = table_of(kind, s);
     fvec sum[FEW_ROWS];
     for (int r = 0; r < n; r++) sum[r] = f_set(0);
     for (int64_t b = 0; b < s->n_blocks; b += u.n_blocks, tile += u.bytes)
         for (int i = 0; i < u.n_blocks && b + i < s->n_blocks; i++) {
             ask_ahead(ahead, u, tile, i);
-            unit_block(kind, is_fine, n, tile, i, rows, low, b + i, sum);
+            unit_block(kind, is_fine, n, table, tile, i, rows, low, b + i, sum);
         }
     for (int r = 0; r < n; r++) f_store(out + r * stride, sum[r]);
 }

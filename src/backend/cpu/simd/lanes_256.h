@@ -188,12 +188,13 @@ static inline bvec b_or(bvec x, bvec y)
 #define b_shr(x, n) ((bvec){_mm256_srli_epi16((x).a, (n)), _mm256_srli_epi16((x).b, (n))})
 #define b_shl(x, n) ((bvec){_mm256_slli_epi16((x).a, (n)), _mm256_slli_epi16((x).b, (n))})
 
-/* The table of quant/levels.h, plus 128. */
-static inline bvec b_nl4(bvec index)
+typedef __m256i tvec;
+static inline tvec t_load(const int8_t *levels, int offset)
 {
-    const __m128i table =
-        _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
-                      (char)181, (char)197, (char)217, (char)241);
-    __m256i both = _mm256_broadcastsi128_si256(table);
-    return (bvec){_mm256_shuffle_epi8(both, index.a), _mm256_shuffle_epi8(both, index.b)};
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)levels);
+    return _mm256_broadcastsi128_si256(_mm_add_epi8(table, _mm_set1_epi8((char)offset)));
+}
+static inline bvec b_look_up(tvec table, bvec index)
+{
+    return (bvec){_mm256_shuffle_epi8(table, index.a), _mm256_shuffle_epi8(table, index.b)};
 }

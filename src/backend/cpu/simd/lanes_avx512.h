@@ -120,13 +120,15 @@ static inline bvec b_or(bvec a, bvec b)
 #define b_shr(a, n) _mm512_srli_epi16((a), (uint8_t)(n))
 #define b_shl(a, n) _mm512_slli_epi16((a), (uint8_t)(n))
 
-/* The table of quant/levels.h, plus 128. */
-static inline bvec b_nl4(bvec index)
+typedef __m512i tvec;
+static inline tvec t_load(const int8_t *levels, int offset)
 {
-    const __m128i table =
-        _mm_setr_epi8(1, 24, 45, 63, 79, 93, 106, 118, (char)129, (char)141, (char)153, (char)166,
-                      (char)181, (char)197, (char)217, (char)241);
-    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(table), index);
+    __m128i table = _mm_loadu_si128((const __m128i *)(const void *)levels);
+    return _mm512_broadcast_i32x4(_mm_add_epi8(table, _mm_set1_epi8((char)offset)));
+}
+static inline bvec b_look_up(tvec table, bvec index)
+{
+    return _mm512_shuffle_epi8(table, index);
 }
 
 /* clang-format off */

@@ -109,15 +109,12 @@ static inline void f_store_i8(int8_t *p, fvec x) /* whole numbers within -128 ..
     }
 }
 
-/* The table of quant/levels.h, plus 128. */
-static inline bvec b_nl4(bvec index)
+typedef uint8x16_t tvec;
+static inline tvec t_load(const int8_t *levels, int offset)
 {
-    static const uint8_t levels[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                       129, 141, 153, 166, 181, 197, 217, 241};
-    uint8x16_t table = vld1q_u8(levels);
-    for (int i = 0; i < 4; i++) index.v[i] = vqtbl1q_u8(table, index.v[i]);
-    return index;
+    return vaddq_u8(vreinterpretq_u8_s8(vld1q_s8(levels)), vdupq_n_u8((uint8_t)offset));
 }
+LANES(bvec, b_look_up, (tvec table, bvec index), vqtbl1q_u8(table, index.v[i]))
 
 /* The dot product takes two signed operands, so full-range weights lose their offset here. */
 LANES(bvec, b_wide, (bvec w), veorq_u8(w.v[i], vdupq_n_u8(0x80)))

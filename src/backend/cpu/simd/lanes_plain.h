@@ -138,12 +138,18 @@ static inline bvec b_shl(bvec x, int n)
     for (int i = 0; i < 64; i++) x.v[i] = (uint8_t)(x.v[i] << n);
     return x;
 }
-/* The table of quant/levels.h, plus 128. */
-static inline bvec b_nl4(bvec index)
+typedef struct {
+    uint8_t v[16];
+} tvec;
+static inline tvec t_load(const int8_t *levels, int offset)
 {
-    static const uint8_t table[16] = {1,   24,  45,  63,  79,  93,  106, 118,
-                                      129, 141, 153, 166, 181, 197, 217, 241};
-    for (int i = 0; i < 64; i++) index.v[i] = table[index.v[i] & 15];
+    tvec table;
+    for (int i = 0; i < 16; i++) table.v[i] = (uint8_t)(levels[i] + offset);
+    return table;
+}
+static inline bvec b_look_up(tvec table, bvec index)
+{
+    for (int i = 0; i < 64; i++) index.v[i] = table.v[index.v[i] & 15];
     return index;
 }
 

@@ -18,16 +18,20 @@ ALWAYS __m256i join_nibbles(__m256i dot, __m256i low, __m256i high, const struct
     return _mm256_add_epi32(add_pairs(dot, low), _mm256_madd_epi16(high, _mm256_set1_epi16(16)));
 }
 
+/* A table of nibbles of the levels, plus 128: of the low ones, then of the high ones. */
+ALWAYS bvec nibble_tables(tvec table)
+{
+    const __m256i nibbles = _mm256_set1_epi8(15);
+    return (bvec){_mm256_and_si256(table, nibbles),
+                  _mm256_and_si256(_mm256_srli_epi16(table, 4), nibbles)};
+}
+
 /* Adds the products of a block by n rows; packed: its nibbles as they lie in memory. The order is
  * that in which all sums stay in registers. */
-ALWAYS void level_dots(const int n, const bvec packed[4], const struct act_block *const *rows,
-                       int64_t b, ivec *dots)
+ALWAYS void level_dots(const int n, const bvec packed[4], const bvec tables,
+                       const struct act_block *const *rows, int64_t b, ivec *dots)
 {
-    /* The nibbles of b_nl4. */
-    const __m256i low_table = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(1, 8, 13, 15, 15, 13, 10, 6, 1, 13, 9, 6, 5, 5, 9, 1));
-    const __m256i high_table = _mm256_broadcastsi128_si256(
-        _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 8, 9, 10, 11, 12, 13, 15));
+    const __m256i low_table = tables.a, high_table = tables.b;
     __m256i sum[4][FEW_ROWS], a[FEW_ROWS]; /* by low and high nibbles of 8 weight rows, twice */
     for (int i = 0; i < 4; i++)
         for (int r = 0; r < n; r++) sum[i][r] = _mm256_setzero_si256();

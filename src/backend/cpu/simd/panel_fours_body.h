@@ -25,12 +25,13 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
 {
     (void)is_fine;
     const struct tile_unit u = tile_unit_for_codes(kind);
+    const tvec table = table_of(kind, job->shape);
     for (int t = 0; t < PANEL_TILES; t++)
         for (int b = 0; b < panel->at.n_blocks; b++) {
             const uint8_t *unit = unit_at(kind, job, panel->at.tile + t, panel->at.first + b);
             int i = (int)(panel->at.first + b) % u.n_blocks;
             bvec w[8];
-            unpack(kind, unit + (size_t)i * u.block_bytes, w);
+            unpack(kind, table, unit + (size_t)i * u.block_bytes, w);
             for (int g = 0; g < 8; g++) b_store(panel->w[b][g][t], w[g]);
             f_store(panel->scale[b][t], unit_scales(kind, unit, i));
             struct factors room;

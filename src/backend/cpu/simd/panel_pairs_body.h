@@ -6,7 +6,7 @@
  * the sum of (code - offset) * activation over what shares a scale is within +-32512, so it does
  * not matter if sums wrap on the way. They begin with minus the offset's products.
  *
- * Codes of 8 bits are 16-bit numbers in the panel, and two products take one multiplication
+ * Codes of 7 and 8 bits are 16-bit numbers in the panel, and two products take one multiplication
  * (Winograd's inner product): a w + b v = (a + v)(b + w) - a b - v w, where the last two are
  * summed up once for a row. So are those of fine rows, whatever the codes are, with activations in
  * 16 bits: sums are right modulo 2^32, and no operand leaves 16 bits. */
@@ -43,7 +43,7 @@ struct panel {
     alignas(32) uint8_t w[PANEL_BLOCKS][8][128];
     alignas(32) float scale[PANEL_BLOCKS][16];
     alignas(32) int16_t factor[PANEL_BLOCKS][2][32];     /* of both halves of a block, twice each */
-    alignas(32) float float_factor[PANEL_BLOCKS][2][16]; /* the same by fine rows */
+    alignas(32) float float_factor[PANEL_BLOCKS][2][16]; /* the same for sums in 32 bits */
     alignas(32) float min[PANEL_BLOCKS][2][16];
     alignas(
         32) int32_t products[PANEL_BLOCKS][2][16]; /* 16 bits: minus those of columns in pairs */
@@ -88,7 +88,7 @@ ALWAYS __m256i odd_columns(__m256i bytes)
 
 ALWAYS bool is_in_16_bits(enum code_kind kind, bool is_fine)
 {
-    return is_fine || is_wide(kind);
+    return is_fine || unpacked_bits(kind) > 6;
 }
 
 ALWAYS struct prepared *prepared_at(const enum code_kind kind, const bool is_fine,
@@ -237,7 +237,7 @@ ALWAYS void widen_half(const enum code_kind kind, const bvec w[8], struct panel 
                        int h)
 {
     const int groups = 8 / block_halves(kind);
-    __m256i offset = _mm256_set1_epi16(is_wide(kind) ? 0 : (int16_t)code_kind_facts(kind).offset);
+    __m256i offset = _mm256_set1_epi16((int16_t)unpacked_offset(kind));
     ivec products = i_set(0);
     for (int g = h * groups; g < (h + 1) * groups; g++) {
         bvec even = {_mm256_sub_epi16(even_columns(w[g].a), offset),
@@ -257,11 +257,12 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
                        struct panel *panel)
 {
     const struct tile_unit u = tile_unit_for_codes(kind);
+    const tvec table = table_of(kind, job->shape);
     for (int b = 0; b < panel->at.n_blocks; b++) {
         const uint8_t *unit = unit_at(kind, job, panel->at.tile, panel->at.first + b);
         int i = (int)(panel->at.first + b) % u.n_blocks;
         bvec w[8];
-        unpack(kind, unit + (size_t)i * u.block_bytes, w);
+        unpack(kind, table, unit + (size_t)i * u.block_bytes, w);
         if (is_in_16_bits(kind, is_fine))
             for (int h = 0; h < block_halves(kind); h++) widen_half(kind, w, panel, b, h);
         else
@@ -273,7 +274,8 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
             ivec factor = short_factors(factors);
             store32(panel->factor[b][h], factor.a);
             store32(panel->factor[b][h] + 16, factor.b);
-            if (is_fine) f_store(panel->float_factor[b][h], f_load_i8(factors));
+            if (is_in_16_bits(kind, is_fine))
+                f_store(panel->float_factor[b][h], f_load_i8(factors));
         }
         for (int h = 0; h < block_mins(kind); h++)
             f_store(panel->min[b][h], unit_mins(kind, unit, i, h));
@@ -382,7 +384,7 @@ ALWAYS void block_sums(const enum code_kind kind, const bool is_fine, const int 
                        struct panel *panel, int first, int b, fvec *total)
 {
     ivec sum[PANEL_ROWS];
-    if (!is_fine && block_halves(kind) == 2) {
+    if (!is_in_16_bits(kind, is_fine) && block_halves(kind) == 2) {
         /* Those of the first half wait in memory: the other half takes all registers. */
         ivec first_half[PANEL_ROWS];
         factored_sums(kind, n, panel, first, b, 0, first_half);
@@ -395,7 +397,7 @@ ALWAYS void block_sums(const enum code_kind kind, const bool is_fine, const int 
         small_sums(kind, n, panel, first, b, sum);
     }
     for (int i = 0; i < n; i++) total[i] = f_of_int(sum[i]);
-    if (!is_fine || block_halves(kind) == 1) return;
+    if (!is_in_16_bits(kind, is_fine) || block_halves(kind) == 1) return;
     const fvec factor[2] = {f_load(panel->float_factor[b][0]), f_load(panel->float_factor[b][1])};
     for (int i = 0; i < n; i++) total[i] = f_mul(total[i], factor[0]);
     wide_sums(kind, n, panel, first, b, 1, sum);

@@ -40,11 +40,12 @@ ALWAYS void fill_panel(const enum code_kind kind, const bool is_fine, const stru
 {
     (void)is_fine;
     const struct tile_unit u = tile_unit_for_codes(kind);
+    const tvec table = table_of(kind, job->shape);
     for (int b = 0; b < panel->at.n_blocks; b++) {
         const uint8_t *unit = unit_at(kind, job, panel->at.tile, panel->at.first + b);
         int i = (int)(panel->at.first + b) % u.n_blocks;
         bvec w[8];
-        unpack(kind, unit + (size_t)i * u.block_bytes, w);
+        unpack(kind, table, unit + (size_t)i * u.block_bytes, w);
         for (int c = 0; c < 4; c++) store_pairs(w[c * 2], w[c * 2 + 1], panel->w[b][c]);
         f_store(panel->scale[b], unit_scales(kind, unit, i));
         struct factors room;

@@ -121,7 +121,7 @@ __device__ __forceinline__ ring_feed<F> feed_at(const struct cuda_weight &w, int
     int64_t t = lane < 16 ? tile[0] : tile[1];
     f.scale = reinterpret_cast<const uint8_t *>(w.scale) + t * form_scale_bytes(F) + at;
     if (form_high_bits(F)) f.high = w.high + t * form_high_bytes(F) + at;
-    if (form_has_minus(F))
+    if (form_minus_bytes(F))
         f.minus = reinterpret_cast<const uint8_t *>(w.minus) + t * form_minus_bytes(F) + at;
     f.left = w.n_ktiles;
     return f;

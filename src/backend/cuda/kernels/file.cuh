@@ -3,23 +3,17 @@
 #ifndef CUDA_FILE_CUH
 #define CUDA_FILE_CUH
 
-#include "backend/cuda/kernels/form.cuh"
+#include "backend/cuda/kernels/file_grids.cuh"
 
 template <int FORMAT> struct file_block;
 #define X(NAME, name, type, elements, bytes, budget, kind, at)                                     \
     template <> struct file_block<FORMAT_##NAME> {                                                 \
         enum { COLS = elements, BYTES = bytes, CODES = at };                                       \
-        static constexpr enum form form = FORM_##kind;                                             \
-        static constexpr struct code_facts facts = form_facts_of(FORM_##kind);                     \
+        static constexpr enum form form = form_of(FORMAT_##NAME);                                  \
+        static constexpr struct code_facts facts = form_facts_of(form);                            \
     };
 BLOCK_FORMAT_LIST(X)
 #undef X
-
-__device__ __forceinline__ uint32_t load_word(const uint8_t *p)
-{
-    const uint16_t *h = reinterpret_cast<const uint16_t *>(p);
-    return h[0] | (uint32_t)h[1] << 16;
-}
 
 /* At any address. */
 __device__ __forceinline__ uint32_t load_bytes(const uint8_t *p)
@@ -67,7 +61,7 @@ __device__ __forceinline__ uint32_t mxfp4_codes4(const uint8_t *block, int c)
 }
 
 /* The codes of columns col .. col + 3 (col a multiple of 4) of a row as in the file, a signed byte
- * each: q minus the format's offset; indices in FORM_N4. */
+ * each: q minus the format's offset; indices where a form has levels. */
 template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint8_t *row, int col)
 {
     typedef file_block<FORMAT> B;
@@ -75,6 +69,8 @@ template <int FORMAT> __device__ __forceinline__ uint32_t file_codes4(const uint
     int c = col % B::COLS;
     if constexpr (B::facts.bits == 8) {
         return load_word(q + c); /* signed as they are */
+    } else if constexpr (is_grid(FORMAT)) {
+        return grid_codes4<FORMAT>(block, c);
     } else if constexpr (FORMAT == FORMAT_MXFP4) {
         return mxfp4_codes4(block, c);
     } else if constexpr (FORMAT == FORMAT_Q2_K) {
@@ -128,6 +124,8 @@ template <int FORMAT> __device__ __forceinline__ float2 file_scale(const uint8_t
     const uint8_t *block = row + (int64_t)(col / B::COLS) * B::BYTES;
     if constexpr (FORMAT == FORMAT_MXFP4) {
         return make_float2(mxfp4_scale_at(block), 0.0f);
+    } else if constexpr (is_grid(FORMAT)) {
+        return make_float2(grid_scale<FORMAT>(block, col % 256), 0.0f);
     } else if constexpr (FORMAT == FORMAT_IQ4_XS) {
         return make_float2(iq4_xs_scale_at(block, col % 256 / 32), 0.0f);
     } else if constexpr (FORMAT == FORMAT_Q2_K) {
@@ -161,7 +159,10 @@ __device__ __forceinline__ void file_decode4(const uint8_t *row, int col, float 
 {
     uint32_t codes = file_codes4<FORMAT>(row, col);
     float2 s = file_scale<FORMAT>(row, col);
-    if constexpr (file_block<FORMAT>::form == FORM_N4) codes = levels_of(pack_nibbles(codes));
+    constexpr enum form F = file_block<FORMAT>::form;
+    if constexpr (form_has_levels(F)) codes = levels_of<F>(pack_nibbles(codes));
+    if constexpr (F == FORM_O4) codes = (codes << 4 & 0xf0f0f0f0u) | 0x08080808u;
+    if constexpr (form_has_levels(F) || F == FORM_O4) s.x *= form_unit(F);
     scale4(codes, s.x, s.y, out);
 }
 

@@ -1,10 +1,10 @@
 /* How tiles are read on the device: what a format looks like in tiles (types.h), a lane's share of
  * a tile as operands of mma.sync m16n8k32, and the decoding of tiles.
  *
- * Several formats share a form. A value is scale * code + minus; codes are small integers, or in
- * FORM_N4 indices into a table of levels. `form_fragments` gives codes (levels) times 1 / unit:
- * shifting a two's complement code to the top of its byte extends its sign for free, and the
- * finished sum is multiplied by unit. */
+ * Several formats share a form. A value is scale * code + minus; codes are small integers, or
+ * indices into a table of levels (form_has_levels). `form_fragments` gives codes (levels) times
+ * 1 / unit: shifting a two's complement code to the top of its byte extends its sign for free, and
+ * the finished sum is multiplied by unit. */
 #ifndef CUDA_FORM_CUH
 #define CUDA_FORM_CUH
 
@@ -14,23 +14,35 @@
 
 #include "backend/cuda/kernels/instructions.cuh"
 #include "backend/cuda/types.h"
+#include "quant/levels.h"
 
-/* The kinds of codes of quant/format.h. */
+/* The kinds of codes of quant/format.h. Here N4 are the levels of IQ4_*, G4 those of IQ3_XXS. Odd
+ * numbers, the levels of IQ3_S, need no table: O4, two's complement code + 1/2. M4 has the levels
+ * of all IQ2_* and IQ1_*. */
 enum form {
 #define X(NAME, ...) FORM_##NAME,
     CODE_LIST(X)
 #undef X
-        FORM_COUNT
+        FORM_G4,
+    FORM_O4,
+    FORM_COUNT
 };
 
 /* X(form) */
 #define FORM_LIST(X)                                                                               \
     X(FORM_U2)                                                                                     \
-    X(FORM_S3) X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
+    X(FORM_S3)                                                                                     \
+    X(FORM_S4)                                                                                     \
+    X(FORM_U4)                                                                                     \
+    X(FORM_N4)                                                                                     \
+    X(FORM_G4) X(FORM_O4) X(FORM_M4) X(FORM_S5) X(FORM_U5) X(FORM_S6) X(FORM_S8)
 
 /* FORM_COUNT: the format is not quantised. */
 __host__ __device__ constexpr enum form form_of(enum format format)
 {
+    if (format == FORMAT_IQ3_XXS) return FORM_G4;
+    if (format == FORMAT_IQ3_S) return FORM_O4;
+    if (format == FORMAT_IQ2_XXS || format == FORMAT_IQ1_S) return FORM_M4;
     return
 #define X(NAME, name, type, elements, bytes, budget, kind, at)                                     \
     format == FORMAT_##NAME ? FORM_##kind:
@@ -46,6 +58,8 @@ __host__ __device__ constexpr struct code_facts form_facts_of(enum form f)
     case FORM_##NAME: return {__VA_ARGS__};
         CODE_LIST(X)
 #undef X
+    case FORM_G4: return {4, 0, false, 32};
+    case FORM_O4: return {4, 8, false, 32};
     default: return {};
     }
 }
@@ -87,39 +101,65 @@ __host__ __device__ constexpr int form_scale_bytes(enum form f)
 {
     return 16 * form_scales(f);
 }
+/* Scales and minima together, as whole numbers that share two halves. */
+__host__ __device__ constexpr bool form_has_factors(enum form f)
+{
+    return f == FORM_U2;
+}
 __host__ __device__ constexpr int form_minus_bytes(enum form f)
 {
-    return form_has_minus(f) ? form_scale_bytes(f) : 0;
+    return form_has_minus(f) && !form_has_factors(f) ? form_scale_bytes(f) : 0;
 }
 __host__ __device__ constexpr float form_unit(enum form f)
 {
+    if (f == FORM_G4) return 0.5f;
+    if (f == FORM_O4 || f == FORM_M4) return 0.125f;
     return form_facts_of(f).offset ? 1.0f / (1 << (8 - form_facts_of(f).bits)) : 1.0f;
 }
+__host__ __device__ constexpr bool form_has_levels(enum form f)
+{
+    return f == FORM_N4 || f == FORM_G4 || f == FORM_M4;
+}
 
-/* The sixteen levels of FORM_N4 as bytes: -127 -104 -83 -65, -49 -35 -22 -10, 1 13 25 38,
- * 53 69 89 113. */
-enum : uint32_t {
-    LEVELS_0 = 0xbfad9881u,
-    LEVELS_1 = 0xf6eaddcfu,
-    LEVELS_2 = 0x26190d01u,
-    LEVELS_3 = 0x71594535u
-};
+/* Level i of a form, times 1 / unit. Those up to 7 are below zero, the others above. M4: IQ2_* have
+ * 8, 25, 43 and IQ1_* 1, 7, 9, on both sides; two are not used. */
+__host__ __device__ constexpr int form_level(enum form f, int i)
+{
+    constexpr int iq4[16] = {LEVELS_IQ4}, iq3[16] = {LEVELS_IQ3_XXS};
+    constexpr int low[8] = {1, 7, 8, 9, 25, 43, 43, 43};
+    if (f == FORM_N4) return iq4[i];
+    if (f == FORM_G4) return iq3[i];
+    return i < 8 ? -low[7 - i] : low[i - 8];
+}
+/* Four levels from i on as bytes, or with their signs turned over. */
+__host__ __device__ constexpr uint32_t form_levels(enum form f, int i, bool is_turned = false)
+{
+    uint32_t bytes = 0;
+    for (int k = 0; k < 4; k++) {
+        int level = form_level(f, i + k);
+        bytes |= (uint32_t)((is_turned ? -level : level) & 255) << 8 * k;
+    }
+    return bytes;
+}
 
 /* Levels of the four nibbles in the low half of n, a byte each. */
-__device__ __forceinline__ uint32_t levels_of(uint32_t n)
+template <enum form F> __device__ __forceinline__ uint32_t levels_of(uint32_t n)
 {
-    uint32_t below = __byte_perm(LEVELS_0, LEVELS_1, n & 0x7777u);
-    uint32_t above = __byte_perm(LEVELS_2, LEVELS_3, n & 0x7777u);
+    constexpr uint32_t A = form_levels(F, 0), B = form_levels(F, 4), C = form_levels(F, 8),
+                       D = form_levels(F, 12);
+    uint32_t below = __byte_perm(A, B, n & 0x7777u);
+    uint32_t above = __byte_perm(C, D, n & 0x7777u);
     return __byte_perm(below, above, 0x3210u | (n & 0x8888u) >> 1);
 }
 
 /* The same where they are above zero, or where they are below, with their signs turned over; zeros
  * elsewhere. Where the top bit of a selector is set, a byte becomes eight copies of the sign, and
  * here no byte has a sign. */
-template <bool IS_ABOVE> __device__ __forceinline__ uint32_t levels_apart(uint32_t n)
+template <enum form F, bool IS_ABOVE> __device__ __forceinline__ uint32_t levels_apart(uint32_t n)
 {
-    return IS_ABOVE ? permute_signs(LEVELS_2, LEVELS_3, n ^ 0x8888u)
-                    : permute_signs(0x4153687fu, 0x0a162331u, n);
+    constexpr uint32_t A = form_levels(F, 0, true), B = form_levels(F, 4, true),
+                       C = form_levels(F, 8), D = form_levels(F, 12);
+    return IS_ABOVE ? permute_signs(C, D, n ^ 0x8888u) : permute_signs(A, B, n);
 }
 
 /* A lane's words of a tile -> b[block][half], the B operands of the tile's two 32-column blocks,
@@ -136,21 +176,28 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
         } else if constexpr (F == FORM_U2) {
             b[i][0] = w >> 4 * i & 0x03030303u;
             b[i][1] = w >> (4 * i + 2) & 0x03030303u;
-        } else if constexpr (F ==
-                             FORM_S3) { /* pair f to bits 5 and 6, bit k of a nibble to bit 7 */
-            uint32_t h = high >> 8 * i, low0 = i == 0 ? w << 5 : w << 1,
-                     low1 = i == 0 ? w << 3 : w >> 1;
-            b[i][0] = (low0 & 0x60606060u) | ((h & 15) * 0x10204080u & 0x80808080u);
-            b[i][1] = (low1 & 0x60606060u) | ((h & 0xf0) * 0x01020408u & 0x80808080u);
+        } else if constexpr (F == FORM_S3) {
+            if (i == 0) {
+                b[0][0] = w << 5 & 0xe0e0e0e0u;
+                b[0][1] = w << 2 & 0xe0e0e0e0u;
+            } else { /* nibbles of `high` as bytes */
+                uint32_t n = __byte_perm(high, 0, 0x4140);
+                n = (n | n << 4) & 0x0f0f0f0fu;
+                b[1][0] = (w & 0xc0c0c0c0u) | (n << 2 & 0x20202020u);
+                b[1][1] = n << 5 & 0xe0e0e0e0u;
+            }
         } else if constexpr (F == FORM_S4) {
             b[i][0] = w << 4 & 0xf0f0f0f0u;
             b[i][1] = w & 0xf0f0f0f0u;
         } else if constexpr (F == FORM_U4) {
             b[i][0] = w & 0x0f0f0f0fu;
             b[i][1] = w >> 4 & 0x0f0f0f0fu;
-        } else if constexpr (F == FORM_N4) {
-            b[i][0] = levels_of(w);
-            b[i][1] = levels_of(w >> 16);
+        } else if constexpr (F == FORM_O4) {
+            b[i][0] = (w << 4 & 0xf0f0f0f0u) | 0x08080808u;
+            b[i][1] = (w & 0xf0f0f0f0u) | 0x08080808u;
+        } else if constexpr (form_has_levels(F)) {
+            b[i][0] = levels_of<F>(w);
+            b[i][1] = levels_of<F>(w >> 16);
         } else if constexpr (F == FORM_S5) { /* bit k of a nibble to bit 7 of byte k */
             uint32_t h = high >> 8 * i;
             b[i][0] = (w << 3 & 0x78787878u) | ((h & 15) * 0x10204080u & 0x80808080u);
@@ -167,12 +214,12 @@ __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high,
     }
 }
 
-/* How many operands hold a form's codes. Products take two for FORM_N4: the levels above zero, and
- * those below with their signs turned over. Permutations of bytes take twice as long as other
+/* How many operands hold a form's codes. Products take two for levels: those above zero, and those
+ * below with their signs turned over. Permutations of bytes take twice as long as other
  * instructions, and two operands need four a word, where one needs six. */
 __host__ __device__ constexpr int form_parts(enum form f)
 {
-    return f == FORM_N4 ? 2 : 1;
+    return form_has_levels(f) ? 2 : 1;
 }
 
 /* A lane's words of a tile -> the operands b[part] as above; part 1 is to be subtracted. */
@@ -188,8 +235,8 @@ __device__ __forceinline__ void form_operands(const uint32_t *q, uint32_t high,
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 uint32_t n = q[i] >> 16 * half;
-                b[0][i][half] = levels_apart<true>(n);
-                b[1][i][half] = levels_apart<false>(n);
+                b[0][i][half] = levels_apart<F, true>(n);
+                b[1][i][half] = levels_apart<F, false>(n);
             }
     }
 }
@@ -199,8 +246,10 @@ __device__ __forceinline__ void form_operands(const uint32_t *q, uint32_t high,
 template <enum form F> struct tile_share {
     uint32_t q[form_words(F)];
     uint32_t high;
-    uint32_t scale[form_scales(F)]; /* half2: rows 2t, 2t + 1; by block, or by block and half */
-    uint32_t minus[form_scales(F)];
+    /* half2: rows 2t, 2t + 1; by block, or by block and half. With factors: d and -dmin, then the
+     * factors of both blocks. */
+    uint32_t scale[form_scales(F)];
+    uint32_t minus[2];
 };
 
 /* Where a lane's share of a tile lies in each plane; tiles of a row of tiles follow each other. */
@@ -220,9 +269,8 @@ __device__ __forceinline__ share_place share_place_at(const struct cuda_weight &
     at.high = at.minus = nullptr;
     if (form_high_bits(F))
         at.high = w.high + tile * form_high_bytes(F) + lane * (form_high_bytes(F) / 32);
-    if (form_has_minus(F))
-        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * form_minus_bytes(F) +
-                   pair * (form_minus_bytes(F) / 4);
+    if (form_minus_bytes(F))
+        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + pair * 8;
     return at;
 }
 
@@ -250,11 +298,8 @@ __device__ __forceinline__ void read_share(tile_share<F> &s, const share_place &
         uint2 v = load_once2(at.scale + k * form_scale_bytes(F));
         s.scale[0] = v.x, s.scale[1] = v.y;
     }
-    if constexpr (form_minus_bytes(F) == 64) {
-        uint4 v = load_once4(at.minus + k * 64);
-        s.minus[0] = v.x, s.minus[1] = v.y, s.minus[2] = v.z, s.minus[3] = v.w;
-    } else if constexpr (form_has_minus(F)) {
-        uint2 v = load_once2(at.minus + k * 32);
+    if constexpr (form_minus_bytes(F) != 0) {
+        uint2 v = load_once2(at.minus + k * form_minus_bytes(F));
         s.minus[0] = v.x, s.minus[1] = v.y;
     }
 }
@@ -284,10 +329,7 @@ __device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quant
     }
     if constexpr (form_high_bits(F) == 1) s.high = reinterpret_cast<const uint16_t *>(high)[lane];
     if constexpr (form_high_bits(F) == 2) s.high = reinterpret_cast<const uint32_t *>(high)[lane];
-    if constexpr (form_minus_bytes(F) == 64) {
-        uint4 v = reinterpret_cast<const uint4 *>(minus)[pair];
-        s.minus[0] = v.x, s.minus[1] = v.y, s.minus[2] = v.z, s.minus[3] = v.w;
-    } else if constexpr (form_has_minus(F)) {
+    if constexpr (form_minus_bytes(F) != 0) {
         uint2 v = reinterpret_cast<const uint2 *>(minus)[pair];
         s.minus[0] = v.x, s.minus[1] = v.y;
     }
@@ -296,6 +338,22 @@ __device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quant
 __device__ __forceinline__ float2 half2_at(uint32_t bits)
 {
     return __half22float2(*reinterpret_cast<const __half2 *>(&bits));
+}
+
+/* ---- Factors ------------------------------------------------------------------------------- */
+
+/* Of row j of a pair, those of both halves of a block: scales in bits 0 .. 3 and 16 .. 19, minima
+ * in bits 4 .. 7 and 20 .. 23. */
+template <enum form F>
+__device__ __forceinline__ uint32_t share_factors(const tile_share<F> &s, int block, int j)
+{
+    return s.scale[2 + block] >> 8 * j & 0x00ff00ffu;
+}
+
+/* Sums of both halves, times their factors: those of scales, or with `factors` >> 4 of minima. */
+__device__ __forceinline__ int factored(uint32_t factors, int first, int second)
+{
+    return (int)(factors & 15) * first + (int)(factors >> 16 & 15) * second;
 }
 
 /* ---- Decoding ------------------------------------------------------------------------------ */
@@ -329,11 +387,17 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
     if (form_high_bits(F) == 2) high = reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane];
     form_fragments<F>(q, high, b);
     int pair = row % 8 / 2, j = row % 2;
+    if constexpr (form_has_factors(F)) {
+        const uint16_t *halves = w.scale + (tile * 4 + pair) * 8;
+        uint32_t both = reinterpret_cast<const uint8_t *>(halves + 4)[(block * 2 + half) * 2 + j];
+        scale4(b[block][half], half_at(halves + j) * (float)(both & 15),
+               half_at(halves + 2 + j) * (float)(both >> 4), out);
+        return;
+    }
     int at_scale =
         form_scales(F) == 4 ? ((pair * 2 + block) * 2 + half) * 2 + j : (pair * 2 + block) * 2 + j;
     float scale = half_at(w.scale + tile * (form_scales(F) * 8) + at_scale);
-    float minus =
-        form_has_minus(F) ? half_at(w.minus + tile * (form_scales(F) * 8) + at_scale) : 0.0f;
+    float minus = form_has_minus(F) ? half_at(w.minus + tile * 16 + at_scale) : 0.0f;
     scale4(b[block][half], scale * form_unit(F), minus, out);
 }
 

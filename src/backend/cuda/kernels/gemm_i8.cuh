@@ -76,69 +76,84 @@ __device__ __forceinline__ void gemm_i8_take_share(const char *stage, int group,
         uint2 v = reinterpret_cast<const uint2 *>(scale)[lane % 4];
         w->scale[0] = v.x, w->scale[1] = v.y;
     }
-    const char *minus = stage + Shape::MINUS_AT + group * form_minus_bytes(F);
-    if constexpr (form_minus_bytes(F) == 64) {
-        uint4 v = reinterpret_cast<const uint4 *>(minus)[lane % 4];
-        w->minus[0] = v.x, w->minus[1] = v.y, w->minus[2] = v.z, w->minus[3] = v.w;
-    } else if constexpr (form_has_minus(F)) {
+    if constexpr (form_minus_bytes(F) != 0) {
+        const char *minus = stage + Shape::MINUS_AT + group * form_minus_bytes(F);
         uint2 v = reinterpret_cast<const uint2 *>(minus)[lane % 4];
         w->minus[0] = v.x, w->minus[1] = v.y;
     }
 }
 
-/* What a row of x has for a block: its scale, and the sums of what shares a minimum. */
+/* What a row of x has for a block: its scale, and this times its sum, or with factors the sums of
+ * both halves' codes. */
 struct gemm_row {
-    float d, sum[2];
+    float d, sum;
+    int halves[2];
 };
 
 template <enum form F>
-__device__ __forceinline__ void gemm_i8_take_rows_scales(const char *x_scale, const uint32_t a[4],
-                                                         gemm_row rows[2])
+__device__ __forceinline__ void gemm_i8_take_sums(const char *x_scale, const uint32_t a[4],
+                                                  gemm_row rows[2])
 {
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         float2 both = *reinterpret_cast<const float2 *>(x_scale + i * 128);
-        rows[i] = {both.x, {both.y, 0.0f}};
+        rows[i].d = both.x, rows[i].sum = both.y;
     }
-    if constexpr (form_minus_bytes(F) == 64) {
+    if constexpr (form_has_factors(F)) {
 #pragma unroll
-        for (int half = 0; half < 2; half++) { /* sums are products by ones */
+        for (int half = 0; half < 2; half++) { /* sums are dots by ones */
             int c[4];
             mma_i8_k16(c, a[2 * half], a[2 * half + 1], 0x01010101u);
-            rows[0].sum[half] = rows[0].d * (float)c[0];
-            rows[1].sum[half] = rows[1].d * (float)c[2];
+            rows[0].halves[half] = c[0];
+            rows[1].halves[half] = c[2];
         }
     }
 }
 
-/* acc += minus * the sums of both rows. */
-__device__ __forceinline__ void minus_add(float acc[4], float sum0, float sum1, float2 minus)
+/* A block with factors: what they multiply is added in integers. */
+template <enum form F>
+__device__ __forceinline__ void gemm_i8_add_factored(float sum[4], const uint32_t a[4],
+                                                     const uint32_t b[2], const gemm_row x[2],
+                                                     const tile_share<F> &w, int block)
 {
-    acc[0] = fmaf(sum0, minus.x, acc[0]);
-    acc[1] = fmaf(sum0, minus.y, acc[1]);
-    acc[2] = fmaf(sum1, minus.x, acc[2]);
-    acc[3] = fmaf(sum1, minus.y, acc[3]);
+    int first[4], second[4], dots[4], sums[4];
+    mma_i8_k16(first, a[0], a[1], b[0]);
+    mma_i8_k16(second, a[2], a[3], b[1]);
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        uint32_t factors = share_factors<F>(w, block, i % 2);
+        dots[i] = factored(factors, first[i], second[i]);
+        sums[i] = factored(factors >> 4, x[i / 2].halves[0], x[i / 2].halves[1]);
+    }
+    scale_add(sum, dots, x[0].d, x[1].d, half2_at(w.scale[0]));
+    scale_add(sum, sums, x[0].d, x[1].d, half2_at(w.scale[1]));
 }
 
 template <enum form F>
 __device__ __forceinline__ void gemm_i8_add_block(float sum[4], const uint32_t a[4],
-                                                  const uint32_t b[2], const gemm_row dx[2],
+                                                  const uint32_t b[2], const gemm_row x[2],
                                                   const tile_share<F> &w, int block)
 {
     int c[4];
-    if constexpr (form_scales(F) == 4) {
+    if constexpr (form_has_factors(F)) {
+        gemm_i8_add_factored<F>(sum, a, b, x, w, block);
+        return;
+    } else if constexpr (form_scales(F) == 4) {
         mma_i8_k16(c, a[0], a[1], b[0]);
-        scale_add(sum, c, dx[0].d, dx[1].d, half2_at(w.scale[2 * block]));
+        scale_add(sum, c, x[0].d, x[1].d, half2_at(w.scale[2 * block]));
         mma_i8_k16(c, a[2], a[3], b[1]);
-        scale_add(sum, c, dx[0].d, dx[1].d, half2_at(w.scale[2 * block + 1]));
+        scale_add(sum, c, x[0].d, x[1].d, half2_at(w.scale[2 * block + 1]));
     } else {
         mma_i8_k32(c, a, b[0], b[1]);
-        scale_add(sum, c, dx[0].d, dx[1].d, half2_at(w.scale[block]));
+        scale_add(sum, c, x[0].d, x[1].d, half2_at(w.scale[block]));
     }
-    constexpr int PARTS = form_minus_bytes(F) / 32; /* of a block, with minima of their own */
-#pragma unroll
-    for (int i = 0; i < PARTS; i++)
-        minus_add(sum, dx[0].sum[i], dx[1].sum[i], half2_at(w.minus[PARTS * block + i]));
+    if constexpr (form_minus_bytes(F) != 0) {
+        float2 minus = half2_at(w.minus[block]);
+        sum[0] = fmaf(x[0].sum, minus.x, sum[0]);
+        sum[1] = fmaf(x[0].sum, minus.y, sum[1]);
+        sum[2] = fmaf(x[1].sum, minus.x, sum[2]);
+        sum[3] = fmaf(x[1].sum, minus.y, sum[3]);
+    }
 }
 
 /* 64 columns of all this warp's sums. 8-bit weights, which take most registers, are taken one block
@@ -160,8 +175,8 @@ __device__ __forceinline__ void gemm_i8_step(gemm_i8_tile<Shape> &tile, const ch
 #pragma unroll
             for (int m = 0; m < Shape::ROW_TILES; m++) {
                 gemm_i8_take_rows(tile.p, x + m * 1024 + ((g & 2) * 16 ^ block * 32), a[block][m]);
-                gemm_i8_take_rows_scales<Shape::FORM>(x_scale + m * 256 + block * 8, a[block][m],
-                                                      dx[block][m]);
+                gemm_i8_take_sums<Shape::FORM>(x_scale + m * 256 + block * 8, a[block][m],
+                                               dx[block][m]);
             }
 #pragma unroll
         for (int n = 0; n < Shape::COLUMN_TILES; n++) {

@@ -61,7 +61,7 @@ __device__ __forceinline__ void aim(ring_feed<F> &f, const matvec_product &a, in
     int64_t t = g ? tile[1] : tile[0];
     f.scale = reinterpret_cast<const uint8_t *>(w.scale) + t * form_scale_bytes(F) + at;
     if (form_high_bits(F)) f.high = w.high + t * form_high_bytes(F) + at;
-    if (form_has_minus(F))
+    if (form_minus_bytes(F))
         f.minus = reinterpret_cast<const uint8_t *>(w.minus) + t * form_minus_bytes(F) + at;
 }
 
@@ -82,12 +82,12 @@ __device__ __forceinline__ void feed_stage(ring_feed<F> &f, uint32_t stage)
             copy16_under(f.policy, stage + S::SCALE_AT + g * S::SCALE + at, f.scale);
         if (form_high_bits(F) && at < n * form_high_bytes(F))
             copy16_under(f.policy, stage + S::HIGH_AT + g * S::HIGH + at, f.high);
-        if (form_has_minus(F) && at < n * form_minus_bytes(F))
+        if (form_minus_bytes(F) && at < n * form_minus_bytes(F))
             copy16_under(f.policy, stage + S::MINUS_AT + g * S::MINUS + at, f.minus);
         for (int i = 0; i < WARP_GROUPS; i++) f.quants[i] += S::QUANTS;
         f.scale += S::SCALE;
         if (form_high_bits(F)) f.high += S::HIGH;
-        if (form_has_minus(F)) f.minus += S::MINUS;
+        if (form_minus_bytes(F)) f.minus += S::MINUS;
         f.left -= n;
     }
     copies_commit();

@@ -6,7 +6,8 @@
  * memory. LANE_ROWS says how many rows a lane has sums of for each tile of rows: 2, or 1 where a
  * product has at most four rows; these take every other column of B. For every 32 columns, or 16
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
- * in rising order. Where 16 columns share a minimum, sums of codes are dots by ones. Slices are
+ * in rising order. With factors (form.cuh) both dots of 32 columns are added up in integers, and so
+ * are sums of codes, which are dots by ones. Slices are
  * added in rising order at the end. Nothing of this depends on the other rows or on how many there
  * are, so neither do the bits of a row.
  *
@@ -128,12 +129,30 @@ struct operands {
     }
 };
 
-/* acc += minima of half a block * its activations' sums. */
+/* The dots of half a block, or of all of it: those of group g and the lane's row c at
+ * g * LANE_ROWS + c. */
 template <enum form F, int LANE_ROWS, bool IS_FINE>
-__device__ __forceinline__ void matvec_add_minima(float (&acc)[WARP_GROUPS * LANE_ROWS],
-                                                  const tile_share<F> (&share)[WARP_GROUPS],
-                                                  int block, int half, uint2 x, uint2 low,
-                                                  const float4 (&d)[LANE_ROWS])
+__device__ __forceinline__ void matvec_row_dots(int (&out)[WARP_GROUPS * LANE_ROWS],
+                                                const fragments<F> (&b)[WARP_GROUPS], int block,
+                                                int half, uint2 x, uint2 low)
+{
+    int dots[4];
+    matvec_dots<F, false>(dots, b, block, half, x);
+    if (IS_FINE && LANE_ROWS == 2) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) dots[i] *= FINE_STEPS;
+        matvec_dots<F, true>(dots, b, block, half, low);
+    }
+#pragma unroll
+    for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) {
+        int at = i / LANE_ROWS * 2 + i % LANE_ROWS;
+        out[i] = IS_FINE && LANE_ROWS == 1 ? dots[at] * FINE_STEPS + dots[at + 1] : dots[at];
+    }
+}
+
+/* The sums of half a block's activations of the lane's rows: dots by ones. */
+template <int LANE_ROWS, bool IS_FINE>
+__device__ __forceinline__ void matvec_row_sums(int (&out)[LANE_ROWS], int half, uint2 x, uint2 low)
 {
     int sums[4];
     matvec_sums<false>(sums, half, x);
@@ -141,15 +160,62 @@ __device__ __forceinline__ void matvec_add_minima(float (&acc)[WARP_GROUPS * LAN
         sums[0] *= FINE_STEPS, sums[1] *= FINE_STEPS;
         matvec_sums<true>(sums, half, low);
     }
-    if (IS_FINE && LANE_ROWS == 1) sums[0] = sums[0] * FINE_STEPS + sums[1];
+    out[0] = IS_FINE && LANE_ROWS == 1 ? sums[0] * FINE_STEPS + sums[1] : sums[0];
+    if (LANE_ROWS == 2) out[LANE_ROWS - 1] = sums[1];
+}
+
+/* acc += a block with factors. What they multiply is added in integers. */
+template <enum form F, int LANE_ROWS, bool IS_FINE>
+__device__ __forceinline__ void matvec_add_factored(float (&acc)[WARP_GROUPS * LANE_ROWS],
+                                                    const tile_share<F> (&share)[WARP_GROUPS],
+                                                    const fragments<F> (&b)[WARP_GROUPS], int block,
+                                                    uint2 x, uint2 low,
+                                                    const float2 (&d)[LANE_ROWS])
+{
+    int dots[2][WARP_GROUPS * LANE_ROWS], sums[2][LANE_ROWS];
 #pragma unroll
-    for (int c = 0; c < LANE_ROWS; c++) {
-        float sum = __fmul_rn(block ? d[c].z : d[c].x, (float)sums[c]);
+    for (int half = 0; half < 2; half++) {
+        matvec_row_dots<F, LANE_ROWS, IS_FINE>(dots[half], b, block, half, x, low);
+        matvec_row_sums<LANE_ROWS, IS_FINE>(sums[half], half, x, low);
+    }
 #pragma unroll
-        for (int g = 0; g < WARP_GROUPS; g++) {
-            float minus = own_half(share[g].minus[block * 2 + half]);
-            acc[g * LANE_ROWS + c] = __fmaf_rn(minus, sum, acc[g * LANE_ROWS + c]);
+    for (int g = 0; g < WARP_GROUPS; g++) {
+        uint32_t factors = share_factors<F>(share[g], block, threadIdx.x / 4 % 2);
+        float scale = own_half(share[g].scale[0]), minus = own_half(share[g].scale[1]);
+#pragma unroll
+        for (int c = 0; c < LANE_ROWS; c++) {
+            int i = g * LANE_ROWS + c;
+            int dot = factored(factors, dots[0][i], dots[1][i]);
+            int sum = factored(factors >> 4, sums[0][c], sums[1][c]);
+            acc[i] = __fmaf_rn(scale, __fmul_rn(d[c].x, (float)dot), acc[i]);
+            acc[i] = __fmaf_rn(minus, __fmul_rn(d[c].x, (float)sum), acc[i]);
         }
+    }
+}
+
+/* acc += a block. d: {d, d sum} of the lane's rows. */
+template <enum form F, int LANE_ROWS, bool IS_FINE>
+__device__ __forceinline__ void matvec_add_block(float (&acc)[WARP_GROUPS * LANE_ROWS],
+                                                 const tile_share<F> (&share)[WARP_GROUPS],
+                                                 const fragments<F> (&b)[WARP_GROUPS], int block,
+                                                 uint2 x, uint2 low, const float2 (&d)[LANE_ROWS])
+{
+    constexpr int HALVES = form_scales(F) / 2;
+#pragma unroll
+    for (int half = 0; half < HALVES; half++) {
+        int dots[WARP_GROUPS * LANE_ROWS];
+        matvec_row_dots<F, LANE_ROWS, IS_FINE>(dots, b, block, half, x, low);
+#pragma unroll
+        for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) {
+            float s = own_half(share[i / LANE_ROWS].scale[block * HALVES + half]);
+            acc[i] = __fmaf_rn(s, __fmul_rn(d[i % LANE_ROWS].x, (float)dots[i]), acc[i]);
+        }
+    }
+    if constexpr (form_has_minus(F)) {
+#pragma unroll
+        for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++)
+            acc[i] =
+                __fmaf_rn(own_half(share[i / LANE_ROWS].minus[block]), d[i % LANE_ROWS].y, acc[i]);
     }
 }
 
@@ -161,7 +227,6 @@ __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GRO
                                                 operands from)
 {
     constexpr int V = 8 * value_step(STAGE_KTILES), D = 8 * scale_step(STAGE_KTILES);
-    constexpr int HALVES = form_scales(F) / 2;
     fragments<F> b[WARP_GROUPS];
 #pragma unroll
     for (int g = 0; g < WARP_GROUPS; g++) form_operands<F>(share[g].q, share[g].high, b[g].of);
@@ -177,40 +242,14 @@ __device__ __forceinline__ void matvec_multiply(float (&acc)[ROW_TILES][WARP_GRO
             uint2 x = *reinterpret_cast<const uint2 *>(values), low = {};
             if (IS_FINE && LANE_ROWS == 2)
                 low = *reinterpret_cast<const uint2 *>(values + from.to_low);
+            float2 dx[LANE_ROWS];
 #pragma unroll
-            for (int half = 0; half < HALVES; half++) {
-                int dots[4];
-                matvec_dots<F, false>(dots, b, block, half, x);
-                if (IS_FINE && LANE_ROWS == 2) {
-#pragma unroll
-                    for (int i = 0; i < 4; i++) dots[i] *= FINE_STEPS;
-                    matvec_dots<F, true>(dots, b, block, half, low);
-                }
-#pragma unroll
-                for (int g = 0; g < WARP_GROUPS; g++) {
-                    float s = own_half(share[g].scale[block * HALVES + half]);
-#pragma unroll
-                    for (int c = 0; c < LANE_ROWS; c++) {
-                        float dx = block ? d[c].z : d[c].x;
-                        int dot = dots[g * 2 + c];
-                        if (IS_FINE && LANE_ROWS == 1) dot = dot * FINE_STEPS + dots[g * 2 + 1];
-                        acc[n][g * LANE_ROWS + c] =
-                            __fmaf_rn(s, __fmul_rn(dx, (float)dot), acc[n][g * LANE_ROWS + c]);
-                    }
-                }
-                if constexpr (form_has_minus(F) && HALVES == 2)
-                    matvec_add_minima<F, LANE_ROWS, IS_FINE>(acc[n], share, block, half, x, low, d);
-            }
-            if constexpr (form_has_minus(F) && HALVES == 1) {
-#pragma unroll
-                for (int g = 0; g < WARP_GROUPS; g++) {
-                    float minus = own_half(share[g].minus[block]);
-#pragma unroll
-                    for (int c = 0; c < LANE_ROWS; c++)
-                        acc[n][g * LANE_ROWS + c] =
-                            __fmaf_rn(minus, block ? d[c].w : d[c].y, acc[n][g * LANE_ROWS + c]);
-                }
-            }
+            for (int c = 0; c < LANE_ROWS; c++)
+                dx[c] = block ? make_float2(d[c].z, d[c].w) : make_float2(d[c].x, d[c].y);
+            if constexpr (form_has_factors(F))
+                matvec_add_factored<F, LANE_ROWS, IS_FINE>(acc[n], share, b, block, x, low, dx);
+            else
+                matvec_add_block<F, LANE_ROWS, IS_FINE>(acc[n], share, b, block, x, low, dx);
         }
     }
 }
@@ -240,7 +279,7 @@ template <enum form F> __device__ __forceinline__ void advance(slice<F> &s, int 
         s.at[g].quants += n * form_quant_bytes(F);
         s.at[g].scale += n * form_scale_bytes(F);
         if (form_high_bits(F)) s.at[g].high += n * form_high_bytes(F);
-        if (form_has_minus(F)) s.at[g].minus += n * form_minus_bytes(F);
+        if (form_minus_bytes(F)) s.at[g].minus += n * form_minus_bytes(F);
     }
     s.length -= n;
 }

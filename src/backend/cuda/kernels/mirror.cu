@@ -23,6 +23,25 @@ __device__ uint16_t *row_of(const mirror_rows &m, int row)
     return m.w.mirror + ((int64_t)m.expert * m.w.rows + row) * m.w.mirror_cols;
 }
 
+/* Those of row j of a pair, for columns 16 i .. */
+template <enum form F>
+__device__ float2 scale_and_minus(const tile_share<F> &share, int i, int pair, int j)
+{
+    /* A lane holds those of rows 2t, 2t + 1: fetch ours. */
+    if constexpr (form_has_factors(F)) {
+        uint32_t factors = __shfl_sync(~0u, share.scale[2 + i / 2], pair) >> (i % 2 * 16 + j * 8);
+        float2 d = half2_at(__shfl_sync(~0u, share.scale[0], pair));
+        float2 minus = half2_at(__shfl_sync(~0u, share.scale[1], pair));
+        return make_float2((j ? d.y : d.x) * (float)(factors & 15),
+                           (j ? minus.y : minus.x) * (float)(factors >> 4 & 15));
+    } else {
+        const int at = form_scales(F) == 4 ? i : i / 2;
+        float2 scale = half2_at(__shfl_sync(~0u, share.scale[at], pair)), minus = {};
+        if constexpr (form_has_minus(F)) minus = half2_at(__shfl_sync(~0u, share.minus[at], pair));
+        return make_float2(j ? scale.y : scale.x, j ? minus.y : minus.x);
+    }
+}
+
 /* Grid: (groups of 8 rows, parts of a row of tiles). */
 template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_tiles(mirror_rows m)
 {
@@ -38,15 +57,10 @@ template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_
     form_fragments<F>(share.q, share.high, b);
     uint16_t *out = row_of(m, row) + k * TILE_COLS + lane % 4 * 4;
 #pragma unroll
-    for (int i = 0; i < 4; i++) { /* a lane holds the scales of rows 2t, 2t + 1: fetch ours */
-        const int at = form_scales(F) == 4 ? i : i / 2;
-        uint32_t scales = __shfl_sync(~0u, share.scale[at], lane / 8);
-        uint32_t minuses = form_has_minus(F) ? __shfl_sync(~0u, share.minus[at], lane / 8) : 0;
-        float2 scale = half2_at(scales), minus = half2_at(minuses);
+    for (int i = 0; i < 4; i++) {
+        float2 both = scale_and_minus(share, i, lane / 8, lane / 4 % 2);
         float v[4];
-        bool is_odd = lane / 4 % 2;
-        scale4(b[i / 2][i % 2], (is_odd ? scale.y : scale.x) * form_unit(F),
-               is_odd ? minus.y : minus.x, v);
+        scale4(b[i / 2][i % 2], both.x * form_unit(F), both.y, v);
         if (row >= m.first && row < m.end)
             *reinterpret_cast<uint2 *>(out + i * 16) =
                 make_uint2(pack_halves_saturated(v[0], v[1]), pack_halves_saturated(v[2], v[3]));

@@ -7,10 +7,10 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
-/* A bit of each byte of x, gathered in the low four bits. */
-__device__ __forceinline__ uint32_t gather_bit(uint32_t x, int bit)
+/* Bit 4 of each byte of x, gathered in the low four bits. */
+__device__ __forceinline__ uint32_t gather_bit4(uint32_t x)
 {
-    return ((x >> bit & 0x01010101u) * 0x01020408u) >> 24 & 15u;
+    return ((x >> 4 & 0x01010101u) * 0x01020408u) >> 24 & 15u;
 }
 
 /* Two bits of each of a lane's codes. */
@@ -19,6 +19,21 @@ __device__ __forceinline__ uint32_t gather_pairs(const uint32_t (&codes)[2][2], 
     uint32_t pairs = 0;
     for (int f = 0; f < 4; f++) pairs |= (codes[f / 2][f % 2] >> bit & 0x03030303u) << 2 * f;
     return pairs;
+}
+
+/* Codes of three bits: all of the first eight, and the top two bits of the next four. */
+__device__ __forceinline__ uint32_t gather_triples(const uint32_t (&codes)[2][2])
+{
+    return (codes[0][0] & 0x07070707u) | (codes[0][1] & 0x07070707u) << 3 |
+           (codes[1][0] & 0x06060606u) << 5;
+}
+
+/* What is left: of the last four all bits, and the lowest of those before. */
+__device__ __forceinline__ uint32_t gather_rest(const uint32_t (&codes)[2][2])
+{
+    uint32_t n = (codes[1][1] & 0x07070707u) | (codes[1][0] & 0x01010101u) << 3;
+    n = (n | n >> 4) & 0x00ff00ffu;
+    return (n | n >> 8) & 0xffffu;
 }
 
 template <int FORMAT>
@@ -45,29 +60,42 @@ __global__ void __launch_bounds__(THREADS)
         reinterpret_cast<uint4 *>(w.quants)[tile * 32 + lane] =
             make_uint4(codes[0][0], codes[0][1], codes[1][0], codes[1][1]);
     } else if constexpr (form_words(F) == 1) {
-        reinterpret_cast<uint32_t *>(w.quants)[tile * 32 + lane] = gather_pairs(codes, 0);
+        reinterpret_cast<uint32_t *>(w.quants)[tile * 32 + lane] =
+            F == FORM_S3 ? gather_triples(codes) : gather_pairs(codes, 0);
     } else {
         uint32_t q[2];
         for (int b = 0; b < 2; b++)
-            q[b] = F == FORM_N4 ? pack_nibbles(codes[b][0]) | pack_nibbles(codes[b][1]) << 16
-                                : (codes[b][0] & 0x0f0f0f0fu) | (codes[b][1] & 0x0f0f0f0fu) << 4;
+            q[b] = form_has_levels(F)
+                       ? pack_nibbles(codes[b][0]) | pack_nibbles(codes[b][1]) << 16
+                       : (codes[b][0] & 0x0f0f0f0fu) | (codes[b][1] & 0x0f0f0f0fu) << 4;
         reinterpret_cast<uint2 *>(w.quants)[tile * 32 + lane] = make_uint2(q[0], q[1]);
     }
     if constexpr (form_high_bits(F) == 1) {
         uint32_t high = 0;
-        for (int f = 0; f < 4; f++)
-            high |= gather_bit(codes[f / 2][f % 2], form_low_bits(F)) << 4 * f;
+        for (int f = 0; f < 4; f++) high |= gather_bit4(codes[f / 2][f % 2]) << 4 * f;
+        if (F == FORM_S3) high = gather_rest(codes);
         reinterpret_cast<uint16_t *>(w.high)[tile * 32 + lane] = (uint16_t)high;
     }
     if constexpr (form_high_bits(F) == 2)
         reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane] = gather_pairs(codes, 4);
+    int pair = lane / 8, j = lane / 4 % 2;
+    if constexpr (form_has_factors(F)) {
+        uint16_t *halves = w.scale + (tile * 4 + pair) * 8;
+        bool is_there = row < n_rows && kt * 64 + t * 16 < w.cols;
+        const uint8_t *block = from + kt / 4 * file_block<FORMAT>::BYTES;
+        reinterpret_cast<uint8_t *>(halves + 4)[t * 2 + j] =
+            is_there ? block[kt % 4 * 4 + t] : (uint8_t)0;
+        if (t > 1) return;
+        uint32_t half = is_there ? load_half_word(block + 80 + 2 * t) : 0;
+        halves[t * 2 + j] = (uint16_t)(t == 1 ? half ^ 0x8000u : half);
+        return;
+    }
     if (t >= form_scales(F)) return;
     int col = kt * 64 + t * (64 / form_scales(F)); /* a lane takes the scale number t of its row */
     float2 s = row < n_rows && col < w.cols ? file_scale<FORMAT>(from, col) : make_float2(0, 0);
-    int pair = lane / 8, j = lane / 4 % 2;
     int64_t at = ((tile * 4 + pair) * form_scales(F) + t) * 2 + j;
     w.scale[at] = __half_as_ushort(__float2half_rn(s.x));
-    if constexpr (form_has_minus(F)) w.minus[at] = __half_as_ushort(__float2half_rn(s.y));
+    if constexpr (form_minus_bytes(F) != 0) w.minus[at] = __half_as_ushort(__float2half_rn(s.y));
 }
 
 /* Rows of any format, whose bytes may be odd in number; the padding gets zeros. */

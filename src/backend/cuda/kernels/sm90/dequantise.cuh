@@ -56,29 +56,66 @@ __device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (
     }
 }
 
+/* Scales of the lane's row for the columns from 16 i on, twice each, and minima where a form has
+ * them. `own`: the permutation of bytes that doubles what is of the lane's row. */
+template <enum form F> struct own_scales {
+    __half2 scale[4], minus[4];
+};
+
+template <enum form F>
+__device__ __forceinline__ own_scales<F> take_scales(const tile_share<F> &share, uint32_t own)
+{
+    own_scales<F> s;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        const int at = form_scales(F) == 4 ? i : i / 2;
+        s.scale[i] = halves_at(__byte_perm(share.scale[at], 0, own));
+        if constexpr (form_has_minus(F))
+            s.minus[i] = halves_at(__byte_perm(share.minus[at], 0, own));
+    }
+    return s;
+}
+
+/* With factors: those of both halves of a block at once, each product rounded once. */
+template <>
+__device__ __forceinline__ own_scales<FORM_U2> take_scales(const tile_share<FORM_U2> &share,
+                                                           uint32_t own)
+{
+    own_scales<FORM_U2> s;
+    __half2 d = halves_at(__byte_perm(share.scale[0], 0, own));
+    __half2 minus = halves_at(__byte_perm(share.scale[1], 0, own));
+    const int shift = (threadIdx.x & 4) * 2; /* to the row that `own` picks */
+#pragma unroll
+    for (int block = 0; block < 2; block++) {
+        uint32_t factors = share.scale[2 + block] >> shift;
+        __half2 low =
+            __hadd2(halves_at((factors & 0x000f000fu) | 0x64006400u), __float2half2_rn(-1024.0f));
+        __half2 high = __hfma2(halves_at((factors & 0x00f000f0u) | 0x64006400u),
+                               __float2half2_rn(0.0625f), __float2half2_rn(-64.0f));
+        low = __hmul2_rn(low, d), high = __hmul2_rn(high, minus);
+        s.scale[2 * block] = __low2half2(low), s.scale[2 * block + 1] = __high2half2(low);
+        s.minus[2 * block] = __low2half2(high), s.minus[2 * block + 1] = __high2half2(high);
+    }
+    return s;
+}
+
 /* The values that go with these codes, rounded once (what fp16 does not hold is infinite); those
- * of columns 16 i .. at out[2 i], out[2 i + 1]. `own`: the permutation of bytes that doubles the
- * scale of the lane's row. */
+ * of columns 16 i .. at out[2 i], out[2 i + 1]. */
 template <enum form F>
 __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t own,
                                            uint32_t out[8])
 {
     __half2 code[4][2];
     half_codes<F>(share, code);
+    own_scales<F> s = take_scales(share, own);
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
-        const int at = form_scales(F) == 4 ? i : i / 2;
-        __half2 scale = halves_at(__byte_perm(share.scale[at], 0, own));
+    for (int i = 0; i < 4; i++)
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            __half2 value;
-            if constexpr (form_has_minus(F))
-                value = __hfma2(code[i][j], scale, halves_at(__byte_perm(share.minus[at], 0, own)));
-            else
-                value = __hmul2_rn(code[i][j], scale);
+            __half2 value = form_has_minus(F) ? __hfma2(code[i][j], s.scale[i], s.minus[i])
+                                              : __hmul2_rn(code[i][j], s.scale[i]);
             out[2 * i + j] = *reinterpret_cast<uint32_t *>(&value);
         }
-    }
 }
 
 /* The permutation of bytes that `dequantise` wants of the thread. */

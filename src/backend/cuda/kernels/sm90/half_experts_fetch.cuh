@@ -47,7 +47,7 @@ template <enum form F> struct weight_copies {
     plane_copies<form_quant_bytes(F)> quants;
     plane_copies<form_scale_bytes(F)> scale;
     plane_copies<form_high_bits(F) ? form_high_bytes(F) : 64> high;
-    plane_copies<form_has_minus(F) ? form_minus_bytes(F) : 32> minus;
+    plane_copies<32> minus;
 
     __device__ __forceinline__ void aim(const grouped_product &p, const item &it, int i)
     {
@@ -55,14 +55,14 @@ template <enum form F> struct weight_copies {
         quants.aim(p, it, a.quants, b.quants, i);
         scale.aim(p, it, a.scale, b.scale, i);
         if constexpr (form_high_bits(F) != 0) high.aim(p, it, a.high, b.high, i);
-        if constexpr (form_has_minus(F)) minus.aim(p, it, a.minus, b.minus, i);
+        if constexpr (form_minus_bytes(F) != 0) minus.aim(p, it, a.minus, b.minus, i);
     }
     __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t own)
     {
         quants.fetch(policy, own + S::QUANTS_AT);
         scale.fetch(policy, own + S::SCALE_AT);
         if constexpr (form_high_bits(F) != 0) high.fetch(policy, own + S::HIGH_AT);
-        if constexpr (form_has_minus(F)) minus.fetch(policy, own + S::MINUS_AT);
+        if constexpr (form_minus_bytes(F) != 0) minus.fetch(policy, own + S::MINUS_AT);
     }
 };
 

@@ -38,7 +38,7 @@ template <enum form F, int GROUPS> struct weight_copies {
     plane_copies<form_quant_bytes(F), GROUPS> quants;
     plane_copies<form_scale_bytes(F), GROUPS> scale;
     plane_copies<form_high_bits(F) ? form_high_bytes(F) : 16, GROUPS> high;
-    plane_copies<form_has_minus(F) ? form_minus_bytes(F) : 32, GROUPS> minus;
+    plane_copies<32, GROUPS> minus;
 
     __device__ __forceinline__ void aim(const struct cuda_weight &w, int row, int begin, int me)
     {
@@ -46,7 +46,7 @@ template <enum form F, int GROUPS> struct weight_copies {
         quants.aim(w.quants, group, n, w.n_ktiles, begin, me);
         scale.aim(w.scale, group, n, w.n_ktiles, begin, me);
         if constexpr (form_high_bits(F) != 0) high.aim(w.high, group, n, w.n_ktiles, begin, me);
-        if constexpr (form_has_minus(F)) minus.aim(w.minus, group, n, w.n_ktiles, begin, me);
+        if constexpr (form_minus_bytes(F) != 0) minus.aim(w.minus, group, n, w.n_ktiles, begin, me);
     }
     /* The next tile; stage: the lane's place in it. */
     __device__ __forceinline__ void fetch(struct l2_policy policy, uint32_t stage)
@@ -54,7 +54,7 @@ template <enum form F, int GROUPS> struct weight_copies {
         quants.fetch(policy, stage);
         scale.fetch(policy, stage + S::SCALE_AT);
         if constexpr (form_high_bits(F) != 0) high.fetch(policy, stage + S::HIGH_AT);
-        if constexpr (form_has_minus(F)) minus.fetch(policy, stage + S::MINUS_AT);
+        if constexpr (form_minus_bytes(F) != 0) minus.fetch(policy, stage + S::MINUS_AT);
     }
 };
 

@@ -36,7 +36,11 @@ template <enum form F> bool launch_as(const struct queue *q, matvec_product p)
 } // namespace
 
 /* The forms whose stages have four tiles. */
-#define HALVES_LIST(X) X(FORM_U2) X(FORM_S3) X(FORM_S4) X(FORM_U4) X(FORM_N4) X(FORM_S5) X(FORM_U5)
+#define HALVES_LIST(X)                                                                             \
+    X(FORM_U2)                                                                                     \
+    X(FORM_S3)                                                                                     \
+    X(FORM_S4)                                                                                     \
+    X(FORM_U4) X(FORM_N4) X(FORM_G4) X(FORM_O4) X(FORM_M4) X(FORM_S5) X(FORM_U5)
 
 bool launch_halves(const struct queue *q, const matvec_product &p)
 {
