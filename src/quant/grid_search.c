@@ -44,11 +44,10 @@ static void finder_init(struct finder *f, const struct grid_facts *facts)
 static float sum_half(int bits, float errors[][8], float sums[256])
 {
     float pairs[2][16], least = INFINITY;
-    int n = 1 << bits;
+    const int n = bits == 3 ? 8 : 16; /* of each part of the half */
     if (bits == 3) {
         for (int b = 0; b < 8; b++)
             for (int a = 0; a < 8; a++) sums[b * 8 + a] = errors[0][a] + errors[1][b];
-        n = 8;
     } else {
         for (int p = 0; p < 2; p++)
             for (int b = 0; b < 4; b++)
@@ -56,7 +55,6 @@ static float sum_half(int bits, float errors[][8], float sums[256])
                     pairs[p][b * 4 + a] = errors[p * 2][a] + errors[p * 2 + 1][b];
         for (int b = 0; b < 16; b++)
             for (int a = 0; a < 16; a++) sums[b * 16 + a] = pairs[0][a] + pairs[1][b];
-        n = 16;
     }
     for (int i = 0; i < n * n; i++) least = sums[i] < least ? sums[i] : least;
     return least;
@@ -140,8 +138,11 @@ static void choose_points(const struct finder *f, const struct target *t, int fi
                           struct scale_of_levels s, float inverse, struct choice *out)
 {
     const int bits = f->facts->bits, n_levels = bits == 2 ? 3 : 8;
-    float steps[8] = {0};
-    for (int m = 0; m < n_levels; m++) steps[m] = (float)f->table[s.base + m * s.step];
+    float steps[8];
+    for (int m = 0; m < 8; m++) { /* points do not have those after the last */
+        int last = m < n_levels ? m : n_levels - 1;
+        steps[m] = (float)f->table[s.base + last * s.step];
+    }
     for (int at = first; at < end; at += f->n_values) {
         float errors[POINT_MAX][8], error;
         for (int i = 0; i < f->n_values; i++)
@@ -215,12 +216,12 @@ static int choose_factor(const struct finder *f, const struct target *t, float s
     float inverse = scale > 0.0f ? 1.0f / scale : 0.0f, least = INFINITY;
     float near = found * inverse * 0.5f - 0.5f;
     int middle = near > 0.0f ? near < (float)most ? (int)(near + 0.5f) : most : 0;
-    for (int k = middle > 0 ? middle - 1 : 0; k <= middle + 1 && k <= most; k++) {
+    const int first = middle > 0 ? middle - 1 : 0;
+    for (int k = first; k <= middle + 1 && k <= most; k++) {
         float factor = (float)(2 * k + 1);
         struct choice c = choose(f, t, inverse / factor);
-        float error = c.error * factor * factor; /* in the same unit */
-        if (k != middle && !(error < least)) continue;
-        if (k == middle && error >= least) continue;
+        float error = c.error * factor * factor;      /* in the same unit */
+        if (k != first && !(error < least)) continue; /* none is less than NaN */
         least = error;
         best = k;
         *out = c;
