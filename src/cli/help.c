@@ -67,7 +67,8 @@ static const char *const details[COMMAND_COUNT] = {
         "another file or setting with them.\n",
     [COMMAND_QUANTIZE] =
         "TYPE is Q4_K_M, Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, "
-        "IQ4_NL, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4_MOE, F16, BF16 or F32. Take a file in BF16 or F16. "
+        "IQ4_NL, IQ3_S, IQ3_XXS, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4_MOE, F16, BF16 or F32. Take a file "
+        "in BF16 or F16. "
         "In a mixture such as Q4_K_M, values, outputs of feed-forward layers and the table of "
         "tokens have better types in some layers. Printed are types, sizes and the relative error "
         "of the weights.\n"

@@ -154,7 +154,7 @@ static void print_sum(const struct sum *s)
 {
     char from[SIZE_TEXT_MAX], to[SIZE_TEXT_MAX];
     bool is_kept = strcmp(s->from, s->to) == 0;
-    out_printf("%-6s %-2s %-6s %5d tensor%s  %12s", s->from, is_kept ? "" : "to",
+    out_printf("%-7s %-2s %-7s %5d tensor%s  %12s", s->from, is_kept ? "" : "to",
                is_kept ? "" : s->to, s->n, s->n == 1 ? " " : "s", size_text(s->from_bytes, from));
     if (!is_kept) out_printf(" to %12s", size_text(s->to_bytes, to));
     if (s->squares > 0) out_printf("  error %.4f", sqrt(s->squares / s->n_values));

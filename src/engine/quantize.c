@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/allowance.h"
 #include "base/mem.h"
@@ -289,7 +290,10 @@ static int unknown_type(const char *type, struct carat_error *err)
     struct buf names = {0};
     for (int32_t i = 0; mixture_at(i); i++)
         buf_printf(&names, "%s%s", i ? ", " : "", mixture_at(i)->name);
-    err_set(err, CARAT_EUSAGE, "type \"%.40s\": no such type of files", type);
+    bool is_known = strncasecmp(type, "IQ2_", 4) == 0 || strncasecmp(type, "IQ1_", 4) == 0;
+    err_set(err, CARAT_EUSAGE, "type \"%.40s\": %s", type,
+            is_known ? "bad without an importance matrix, which is not supported"
+                     : "no such type of files");
     err_hint(err, "%s", buf_text(&names));
     buf_deinit(&names);
     return CARAT_EUSAGE;

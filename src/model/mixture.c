@@ -21,6 +21,8 @@
     X("Q5_K_S",    16, Q5_K,   Q5_K,   NONE,   Q6_K,   Q5_K,   Q5_K)   \
     X("Q5_K_M",    17, Q5_K,   Q6_K,   SOME,   Q6_K,   Q6_K,   Q5_K)   \
     X("Q6_K",      18, Q6_K,   Q6_K,   NONE,   Q6_K,   Q6_K,   Q6_K)   \
+    X("IQ3_XXS",   23, IQ3_XXS, Q4_K,  FIRST,  Q6_K,   IQ3_S,  IQ3_XXS) \
+    X("IQ3_S",     26, IQ3_S,  Q4_K,   FIRST,  Q6_K,   IQ3_S,  IQ3_S)  \
     X("IQ4_XS",    30, IQ4_XS, Q5_K,   FIRST,  Q6_K,   IQ4_XS, IQ4_XS) \
     X("IQ4_NL",    25, IQ4_NL, Q5_K,   FIRST,  Q6_K,   IQ4_NL, IQ4_NL) \
     X("MXFP4_MOE", 38, Q8_0,   Q8_0,   NONE,   Q8_0,   Q8_0,   MXFP4)  \
@@ -130,7 +132,14 @@ enum format mixture_fit(enum format format, int64_t cols)
     switch (format) {
     case FORMAT_Q2_K:
     case FORMAT_Q3_K:
-    case FORMAT_IQ4_XS: return FORMAT_IQ4_NL;
+    case FORMAT_IQ4_XS:
+    case FORMAT_IQ3_XXS:
+    case FORMAT_IQ3_S:
+    case FORMAT_IQ2_XXS:
+    case FORMAT_IQ2_XS:
+    case FORMAT_IQ2_S:
+    case FORMAT_IQ1_S:
+    case FORMAT_IQ1_M: return FORMAT_IQ4_NL;
     case FORMAT_Q4_K: return FORMAT_Q5_0;
     case FORMAT_Q5_K: return FORMAT_Q5_1;
     default: return FORMAT_Q8_0;

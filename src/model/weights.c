@@ -67,7 +67,8 @@ static int check_tensor(const struct binder *b, const struct gguf_tensor *t, str
         if (!is_vector)
             err_hint(b->err,
                      "use a file in Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, "
-                     "IQ4_NL, IQ4_XS, MXFP4, F16, BF16 or F32");
+                     "IQ4_NL, IQ4_XS, IQ3_S, IQ3_XXS, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M, IQ1_S, "
+                     "MXFP4, F16, BF16 or F32");
         return CARAT_EFORMAT;
     }
     return CARAT_OK;

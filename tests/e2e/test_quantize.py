@@ -85,6 +85,7 @@ def test_a_line_of_llama_quantize_runs():
         link.symlink_to(PROGRAM)
         for line in ([AGAIN, SOURCE, "out.gguf", "Q4_0", "2"],
                      [AGAIN, "--pure", SOURCE, "out.gguf", "q5_k"],
+                     [AGAIN, "--tensor-type", "attn_q=iq2_s", SOURCE, "out.gguf", "IQ3_XXS"],
                      [AGAIN, "--output-tensor-type", "q8_0", SOURCE, "out.gguf", "Q3_K_S"]):
             done = subprocess.run([link, *map(str, line)], capture_output=True, cwd=here,
                                   env=environment(), timeout=program.LIMIT)
@@ -98,6 +99,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_file():
         cases = [
             (["quantize", SOURCE, out, "Q4_0"], 2, "is quantised already", AGAIN),
             (["quantize", SOURCE, out, "Q4_K_XL", AGAIN], 2, "Q4_K_XL", "Q4_K_M"),
+            (["quantize", SOURCE, out, "iq2_xxs", AGAIN], 2, "iq2_xxs", "importance", "Q4_K_M"),
             (["quantize", SOURCE, "Q4_0"], 2, "OUT", "--dry-run"),
             (["quantize", SOURCE], 2, "OUT"),
             (["quantize", SOURCE, out, "15", AGAIN], 2, "15", "Q4_K_M"),

@@ -203,7 +203,8 @@ static void keys_stay_but_for_those_about_the_type(void **state)
 static void the_new_file_answers(void **state)
 {
     (void)state;
-    static const char *const types[] = {"Q4_K_M", "Q2_K", "Q3_K_S", "IQ4_XS", "MXFP4_MOE"};
+    static const char *const types[] = {"Q4_K_M", "Q2_K",    "Q3_K_S",   "IQ4_XS",
+                                        "IQ3_S",  "IQ3_XXS", "MXFP4_MOE"};
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         for (int i = 0; i < N_SOURCES; i++) {
             struct written w;
@@ -325,6 +326,8 @@ static void types_that_do_not_fit_give_way_to_the_nearest(void **state)
     assert_int_equal(mixture_fit(FORMAT_Q2_K, 704), FORMAT_IQ4_NL);
     assert_int_equal(mixture_fit(FORMAT_Q3_K, 704), FORMAT_IQ4_NL);
     assert_int_equal(mixture_fit(FORMAT_IQ4_XS, 704), FORMAT_IQ4_NL);
+    assert_int_equal(mixture_fit(FORMAT_IQ3_S, 704), FORMAT_IQ4_NL);
+    assert_int_equal(mixture_fit(FORMAT_IQ2_XXS, 704), FORMAT_IQ4_NL);
     assert_int_equal(mixture_fit(FORMAT_MXFP4, 704), FORMAT_MXFP4);
     assert_int_equal(mixture_fit(FORMAT_Q4_0, 40), FORMAT_F16);
 }
