@@ -1,4 +1,8 @@
 """Random tensors of every type that carat reads: the bytes of a file, and the values they mean."""
+import functools
+import pathlib
+import re
+
 import numpy as np
 
 # type -> (number in a GGUF file, values of a block, bytes of a block)
@@ -6,7 +10,9 @@ TYPES = {"F32": (0, 1, 4), "F16": (1, 1, 2), "BF16": (30, 1, 2), "Q4_0": (2, 32,
          "Q4_1": (3, 32, 20), "Q5_0": (6, 32, 22), "Q5_1": (7, 32, 24), "Q8_0": (8, 32, 34),
          "IQ4_NL": (20, 32, 18), "IQ4_XS": (23, 256, 136), "MXFP4": (39, 32, 17),
          "Q2_K": (10, 256, 84), "Q3_K": (11, 256, 110), "Q4_K": (12, 256, 144),
-         "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210)}
+         "Q5_K": (13, 256, 176), "Q6_K": (14, 256, 210), "IQ3_XXS": (18, 256, 98),
+         "IQ3_S": (21, 256, 110), "IQ2_XXS": (16, 256, 66), "IQ2_XS": (17, 256, 74),
+         "IQ2_S": (22, 256, 82), "IQ1_S": (19, 256, 50), "IQ1_M": (29, 256, 56)}
 LEVELS = np.array([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113],
                   np.float32)
 FLOATS = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
@@ -83,8 +89,93 @@ def iq4_xs_scales(packed):
     return (low | top << 4).astype(np.float32) - 32
 
 
+@functools.cache
+def points(name, levels):
+    """A grid of src/quant/grids_data.h: [points][values of a point]."""
+    text = (pathlib.Path(__file__).resolve().parents[2] / "src/quant/grids_data.h").read_text()
+    numbers = re.search(rf"GRID\({name}_points, \d+\) = {{([^}}]*)}}", text)[1]
+    numbers = np.array([int(n) for n in re.findall(r"\d+", numbers)])
+    bits = 3 if len(levels) == 8 else 2
+    steps = numbers[:, None] >> np.arange(0, 12 if bits == 3 else 16, bits) & (1 << bits) - 1
+    return np.array(levels, np.float32)[steps]
+
+
+def words(block, at, end, kind):
+    return np.ascontiguousarray(block[:, at:end]).view(kind).astype(np.int64)
+
+
+def bits_of(numbers, n):
+    """[...] -> [... * n]: the lowest n bits of each."""
+    bits = numbers[:, :, None] >> np.arange(n) & 1
+    return bits.reshape(len(numbers), -1)
+
+
+def even(sevens):
+    """Seven signs of eight -> all eight, of which an even number is set."""
+    return sevens | bits_of(sevens, 7).reshape(*sevens.shape, 7).sum(2) % 2 << 7
+
+
+def odd_halves(packed):
+    """Pairs of factors of four bits -> odd numbers."""
+    return np.stack([packed & 15, packed >> 4], 2).reshape(len(packed), -1) * 2 + 1
+
+
+def signed_points(kind, block):
+    """IQ3 and IQ2: values in units of the half over `unit`, and their factors."""
+    if kind in ("IQ3_XXS", "IQ2_XXS"):
+        if kind == "IQ3_XXS":
+            index, word = block[:, 2:66].astype(np.int64), words(block, 66, 98, "<u4")
+        else:
+            pairs = block[:, 2:].reshape(-1, 8, 8)
+            index = pairs[:, :, :4].reshape(len(block), -1).astype(np.int64)
+            word = words(pairs[:, :, 4:].reshape(len(block), -1), 0, 32, "<u4")
+        sevens = (word[:, :, None] >> np.arange(0, 28, 7) & 127).reshape(len(block), -1)
+        return index, even(sevens), np.repeat((word >> 28) * 2 + 1, 2, 1)
+    if kind == "IQ3_S":
+        index = block[:, 2:66] | bits_of(block[:, 66:74].astype(np.int64), 8) << 8
+        return index, block[:, 74:106].astype(np.int64), np.repeat(odd_halves(block[:, 106:]), 2, 1)
+    if kind == "IQ2_XS":
+        word = words(block, 2, 66, "<u2")
+        return word & 511, even(word >> 9), odd_halves(block[:, 66:])
+    pairs = (block[:, 66:74, None].astype(np.int64) >> np.arange(0, 8, 2) & 3)
+    index = block[:, 2:34] | pairs.reshape(len(block), -1) << 8
+    return index, block[:, 34:66].astype(np.int64), odd_halves(block[:, 74:])
+
+
+def shifted_points(kind, block):
+    """IQ1: indices, signs of the eighth, factors, halves."""
+    if kind == "IQ1_S":
+        word = words(block, 34, 50, "<u2")
+        high = (word[:, :, None] >> np.arange(0, 12, 3) & 7).reshape(len(block), -1)
+        factor = np.repeat((word >> 12 & 7) * 2 + 1, 2, 1)
+        return block[:, 2:34] | high << 8, np.repeat(word >> 15, 4, 1), factor, half(block, 0)
+    nibble = np.stack([block[:, 32:48] & 15, block[:, 32:48] >> 4], 2).reshape(-1, 32)
+    word = words(block, 48, 56, "<u2")
+    factor = (word[:, :, None] >> np.arange(0, 12, 3) & 7).reshape(len(block), -1) * 2 + 1
+    d = (word >> 12 << np.arange(0, 16, 4)).sum(1).astype("<u2")
+    d = d.view("<f2").astype(np.float32)[:, None]
+    return block[:, :32] | (nibble & 7).astype(np.int64) << 8, nibble >> 3, factor, d
+
+
+def decode_grid(kind, block):
+    if kind.startswith("IQ1"):
+        index, is_minus, factor, d = shifted_points(kind, block)
+        values = points("iq1", (-1, 0, 1))[index] + np.where(is_minus, -0.125, 0.125)[:, :, None]
+    else:
+        index, signs, factor = signed_points(kind, block)
+        levels, unit = {"IQ3_XXS": ((4, 12, 20, 28, 36, 44, 52, 62), 0.25),
+                        "IQ3_S": (tuple(range(1, 16, 2)), 1)}.get(kind, ((8, 25, 43), 0.125))
+        d = half(block, 0) * np.float32(unit)
+        values = points(kind.lower(), levels)[index].reshape(len(block), -1)
+        values = values * np.where(bits_of(signs, 8), np.float32(-1), np.float32(1))
+    scales = d * factor.astype(np.float32)
+    return np.repeat(scales, 16, 1) * values.reshape(len(block), -1).astype(np.float32)
+
+
 def decode(kind, block):
     """Blocks [n][bytes] -> values [n][values of a block]."""
+    if kind.startswith(("IQ3", "IQ2", "IQ1")):
+        return decode_grid(kind, block)
     if kind == "Q8_0":
         return half(block, 0) * block[:, 2:].view(np.int8).astype(np.float32)
     if kind == "Q4_0":
@@ -141,6 +232,13 @@ def draw_blocks(rng, kind, n, spread):
         put_half(block, 82, d / (1.12 * 12) * 1.5)
     elif kind == "Q3_K":
         put_half(block, 108, d / (2.35 * 18.5))
+    elif kind == "IQ1_M":
+        words_of_half = (d / (0.78 * 9.2)).astype("<f2").view("<u2")[:, None] >> np.arange(0, 16, 4)
+        block[:, 49::2] = block[:, 49::2] & 15 | (words_of_half & 15).astype(np.uint8) << 4
+    elif kind.startswith(("IQ3", "IQ2", "IQ1")):
+        deviation = {"IQ3_XXS": 7.7, "IQ3_S": 7.6, "IQ2_XXS": 2.9, "IQ2_XS": 3.0, "IQ2_S": 3.05,
+                     "IQ1_S": 0.39}[kind]
+        put_half(block, 0, d / (deviation * 18.5))
     elif kind in ("Q4_K", "Q5_K"):
         most = 15 if kind == "Q4_K" else 31
         put_half(block, 0, d / (most * 0.3 * 36))
