@@ -99,7 +99,7 @@ static void read_iq3_s(const uint8_t *block, int j, struct grid_codes *out)
     const uint8_t *low = block + 2 + j * 8, *signs = block + 74 + j * 4;
     for (int i = 0; i < 8; i++) {
         int index = low[i] | (block[66 + j] >> i & 1) << 8;
-        put_four(iq3_s_points[index], signs[i / 2] >> i % 2 * 4, out->q + i * 4);
+        put_four(iq3_s_points[index], (uint32_t)signs[i / 2] >> i % 2 * 4, out->q + i * 4);
     }
     uint32_t factor = block[106 + j / 2] >> j % 2 * 4 & 15;
     put_factors(factor, factor, out);
@@ -123,7 +123,7 @@ static void read_iq1_m(const uint8_t *block, int j, struct grid_codes *out)
     const uint8_t *low = block + j * 4, *nibbles = block + 32 + j * 2;
     uint32_t factors = load16(block + 48 + j / 2 * 2) >> j % 2 * 6;
     for (int i = 0; i < 4; i++) {
-        uint32_t nibble = nibbles[i / 2] >> i % 2 * 4;
+        uint32_t nibble = (uint32_t)nibbles[i / 2] >> i % 2 * 4;
         put_shifted(iq1_points[low[i] | (nibble & 7) << 8], nibble >> 3 & 1, out->q + i * 8);
     }
     put_factors(factors & 7, factors >> 3 & 7, out);
