@@ -65,17 +65,53 @@ void carat_free(void *memory);   /* NULL is fine */
 
 enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E4B / the rest */
 
+/* How the next token is chosen. The order: bias and suppressed ids, penalties, DRY, top-n-sigma,
+ * top-k, locally typical sampling, temperature, top-p, min-p, XTC, the draw. It is the one that
+ * llama.cpp has for "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc". Numbers
+ * outside the ranges are CARAT_EUSAGE. Members that are 0 are off, or have the default. */
 struct carat_sampling {      /* zeroed: the likeliest token, without penalties */
-    float temperature;       /* 0: greedy */
+    float temperature;       /* 0 .. 100; 0: greedy */
     int32_t top_k;           /* 0: all */
-    float top_p;             /* 0 or 1: off */
-    float min_p;             /* 0: off */
-    float repeat_penalty;    /* 0 or 1: off */
-    float presence_penalty;  /* 0: off */
-    float frequency_penalty; /* 0: off */
+    float top_p;             /* 0 .. 1; 0 or 1: off */
+    float min_p;             /* 0 .. 1; 0: off */
+    float repeat_penalty;    /* 0.01 .. 100; 0 or 1: off */
+    float presence_penalty;  /* -100 .. 100; 0: off */
+    float frequency_penalty; /* -100 .. 100; 0: off */
     int32_t repeat_last_n;   /* tokens the penalties look at; 0: the last 64, -1: all of them */
     uint64_t seed;
+    /* Locally typical sampling: the tokens whose information is nearest to the expected one, until
+     * they hold this share. */
+    float typical_p;   /* 0 .. 1; 0 or 1: off */
+    float top_n_sigma; /* logits down to the best minus so many standard deviations: -1 .. 100;
+                          0 or below: off. Costs a pass over the vocabulary for each token and, on a
+                          GPU, a copy of the row */
+    /* XTC: with this probability drops all tokens that hold the threshold or more, except for the
+     * least likely one of them. */
+    float xtc_probability; /* 0 .. 1; 0: off */
+    float xtc_threshold;   /* 0 .. 1; 0: 0.1; above 0.5: off */
+    /* Dynamic temperature: from temperature - range, where one token is certain, to temperature +
+     * range, where all are equally likely; between them by the entropy to the power `exponent`. */
+    float dynatemp_range;    /* 0 .. 100; 0: off */
+    float dynatemp_exponent; /* 0 .. 100; 0: 1 */
+    /* DRY: if the last n tokens have occurred together before, the logit of the token that followed
+     * there is lowered by multiplier * base ^ (n - allowed length), from the allowed length on. */
+    float dry_multiplier;       /* 0 .. 100; 0: off */
+    float dry_base;             /* 1 .. 100; 0: 1.75 */
+    int32_t dry_allowed_length; /* 1 .. 2^20; 0: 2 */
+    int32_t dry_last_n;         /* tokens it looks at: up to 2^20; 0 or -1: all of them */
+    /* Texts that end a repetition: [n_dry_breakers], at most CARAT_DRY_BREAKERS_MAX, each of 1 to
+     * CARAT_DRY_BREAKER_BYTES_MAX bytes. The struct borrows them, carat_submit copies them. NULL:
+     * "\n", ":", "\"" and "*". To have none, point to anything, with a number of 0. */
+    const char *const *dry_breakers;
+    size_t n_dry_breakers;
+    /* Mirostat, version 2: keeps the surprise of tokens near `tau` bits. It takes the place of all
+     * that drops tokens: of top-n-sigma, top-k, typical, top-p, min-p and XTC; and the temperature
+     * is not dynamic. Costs as much as top_n_sigma. */
+    int32_t mirostat;   /* 0: off; 2 */
+    float mirostat_tau; /* 0 .. 100; 0: 5 */
+    float mirostat_eta; /* how fast it adapts: 0 .. 100; 0: 0.1 */
 };
+enum { CARAT_DRY_BREAKERS_MAX = 32, CARAT_DRY_BREAKER_BYTES_MAX = 40 };
 
 struct carat_model_info {
     const char *name;    /* general.name, what a terminal may obey removed; or "" */
@@ -493,7 +529,7 @@ struct carat_logit_bias {
 
 /* Called by carat_step before a token is sampled, with the request's ids so far (prompt and answer)
  * and its logits: n_vocab floats, which the function may change. -INFINITY bans an id; NaN or
- * +INFINITY ends the request with ERROR. Bias, suppressed ids and penalties are applied afterwards.
+ * +INFINITY ends the request with ERROR. Everything of carat_sampling is applied afterwards.
  * The function may call carat_cancel, and nothing else of this engine. */
 typedef void (*carat_on_logits_fn)(void *user, const int32_t *ids, size_t n_ids, float *logits,
                                    int32_t n_vocab);

@@ -218,6 +218,8 @@ static int open_request(carat_engine *e, int32_t place, const struct carat_reque
         .n_bias = request->n_bias,
         .suppressed = e->suppressed,
         .n_suppressed = e->n_suppressed,
+        .vocab = e->model->vocab,
+        .n_tokens = e->runner->layout.n_ctx,
         .changes_row = request->on_logits != NULL,
         .is_bound = request->grammar != NULL,
     };

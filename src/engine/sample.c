@@ -1,7 +1,6 @@
-/* A row is scanned once, in blocks. Most blocks hold nothing above the k-th best so far and are
- * skipped after two comparisons for each logit, which the compiler vectorises. Candidates are kept
- * in a min-heap of k. Biased, suppressed and penalised ids are changed in a copy of the row.
- * Invariant: candidates end up sorted, best first, equal logits by ascending id. */
+/* A row is scanned once, in blocks (candidates.h). Biased, suppressed and penalised ids are changed
+ * in a copy of the row. Invariant: unless all of the vocabulary is in play, candidates end up in
+ * order. */
 #include "engine/sample.h"
 
 #include <float.h>
@@ -13,15 +12,12 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "base/status.h"
+#include "engine/candidates.h"
+#include "engine/dry.h"
+#include "engine/shape.h"
 
 enum {
     ASKED_MAX = 128, /* candidates that are tried before the row: by a grammar, with penalties */
-};
-
-struct candidate {
-    float logit;
-    int32_t id;
-    double weight; /* exp((logit - best) / temperature) */
 };
 
 struct sampler {
@@ -36,12 +32,16 @@ struct sampler {
     int32_t *suppressed;
     size_t n_suppressed;
     bool changes_row;
-    /* Penalties: how often each id was among the last ones, and which ids those are. */
+    bool is_shaped;      /* something looks at all candidates together (shape.h) */
+    float floor;         /* of top-n-sigma in the current row; -INFINITY: none */
+    double surprise_max; /* Mirostat's bits */
     bool has_penalties;
     bool only_lowers; /* they raise no logit */
-    int32_t *counts;  /* n_vocab */
-    int32_t *place;   /* n_vocab: where in `seen` */
-    int32_t *seen;    /* ids with a count above 0 */
+    struct dry *dry;  /* NULL: off */
+    /* How often each id was among the last ones, and which ids those are; NULL: no matter. */
+    int32_t *counts; /* n_vocab */
+    int32_t *place;  /* n_vocab: where in `seen` */
+    int32_t *seen;   /* ids with a count above 0 */
     int32_t n_seen;
     int32_t *ring; /* the last tokens, NULL when all count */
     int32_t ring_size;
@@ -58,15 +58,58 @@ static int check_range(const char *name, float value, float low, float high,
                    (double)high, (double)value);
 }
 
+static int check_ranges(const struct carat_sampling *s, struct carat_error *err)
+{
+    const struct {
+        const char *name;
+        float value, low, high;
+        bool has_default; /* 0 stands for it, though it may be out of range */
+    } all[] = {
+        {"temperature", s->temperature, 0.0f, 100.0f, false},
+        {"top_p", s->top_p, 0.0f, 1.0f, false},
+        {"min_p", s->min_p, 0.0f, 1.0f, false},
+        {"repeat_penalty", s->repeat_penalty, 0.01f, 100.0f, true},
+        {"presence_penalty", s->presence_penalty, -100.0f, 100.0f, false},
+        {"frequency_penalty", s->frequency_penalty, -100.0f, 100.0f, false},
+        {"typical_p", s->typical_p, 0.0f, 1.0f, false},
+        {"top_n_sigma", s->top_n_sigma, -1.0f, 100.0f, false},
+        {"xtc_probability", s->xtc_probability, 0.0f, 1.0f, false},
+        {"xtc_threshold", s->xtc_threshold, 0.0f, 1.0f, false},
+        {"dynatemp_range", s->dynatemp_range, 0.0f, 100.0f, false},
+        {"dynatemp_exponent", s->dynatemp_exponent, 0.0f, 100.0f, false},
+        {"dry_multiplier", s->dry_multiplier, 0.0f, 100.0f, false},
+        {"dry_base", s->dry_base, 1.0f, 100.0f, true},
+        {"mirostat_tau", s->mirostat_tau, 0.0f, 100.0f, false},
+        {"mirostat_eta", s->mirostat_eta, 0.0f, 100.0f, false},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        if (!all[i].has_default || all[i].value != 0.0f)
+            TRY(check_range(all[i].name, all[i].value, all[i].low, all[i].high, err));
+    return CARAT_OK;
+}
+
+/* Version 1 estimates what version 2 computes. */
+static int check_mirostat(const struct carat_sampling *s, struct carat_error *err)
+{
+    if (s->mirostat == 0 || s->mirostat == 2) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "mirostat: 0 (off) or 2 expected, %d found", s->mirostat);
+    if (s->mirostat == 1) err_hint(err, "version 2 does the same, and is here");
+    return CARAT_EUSAGE;
+}
+
 int sample_check(const struct carat_sampling *s, struct carat_error *err)
 {
-    TRY(check_range("temperature", s->temperature, 0.0f, 100.0f, err));
-    TRY(check_range("top_p", s->top_p, 0.0f, 1.0f, err));
-    TRY(check_range("min_p", s->min_p, 0.0f, 1.0f, err));
-    if (s->repeat_penalty != 0.0f)
-        TRY(check_range("repeat_penalty", s->repeat_penalty, 0.01f, 100.0f, err));
-    TRY(check_range("presence_penalty", s->presence_penalty, -100.0f, 100.0f, err));
-    TRY(check_range("frequency_penalty", s->frequency_penalty, -100.0f, 100.0f, err));
+    TRY(check_ranges(s, err));
+    TRY(check_mirostat(s, err));
+    if (s->dry_allowed_length < 0 || s->dry_allowed_length > DRY_LENGTH_MAX)
+        return err_set(err, CARAT_EUSAGE,
+                       "dry_allowed_length: 0 (2) or up to %d expected, %d found", DRY_LENGTH_MAX,
+                       s->dry_allowed_length);
+    if (s->dry_last_n < -1 || s->dry_last_n > DRY_LENGTH_MAX)
+        return err_set(err, CARAT_EUSAGE,
+                       "dry_penalty_last_n: -1 (all) or up to %d expected, %d found",
+                       DRY_LENGTH_MAX, s->dry_last_n);
+    TRY(dry_check_breakers(s, err));
     if (s->top_k < 0)
         return err_set(err, CARAT_EUSAGE, "top_k: 0 (all) or more expected, %d found", s->top_k);
     if (s->repeat_last_n < -1 || s->repeat_last_n > SAMPLE_LAST_N_MAX)
@@ -98,12 +141,17 @@ static int check_ids(const struct sampler_options *o, struct carat_error *err)
 
 /* ---- Opening ---------------------------------------------------------------------------- */
 
+static bool has_plain_penalties(const struct carat_sampling *p)
+{
+    return p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
+}
+
 static bool allocate(struct sampler *s, const struct sampler_options *o)
 {
     size_t n = (size_t)s->n_vocab;
     s->candidates = mem_alloc((size_t)s->room, sizeof *s->candidates);
     if (!s->candidates) return false;
-    if (s->has_penalties) {
+    if (has_plain_penalties(&s->sampling)) {
         s->counts = mem_alloc(n, sizeof *s->counts);
         s->place = mem_alloc(n, sizeof *s->place);
         s->seen = mem_alloc(n, sizeof *s->seen);
@@ -121,14 +169,70 @@ static bool allocate(struct sampler *s, const struct sampler_options *o)
     return s->row && s->bias && s->suppressed;
 }
 
+/* Leaves out what has no meaning besides other settings. */
+static void drop_idle(struct carat_sampling *p)
+{
+    bool is_greedy = p->temperature == 0.0f && (p->mirostat || p->dynatemp_range == 0.0f);
+    if (is_greedy) p->mirostat = 0;
+    if (is_greedy || p->mirostat) {
+        p->top_k = is_greedy ? 1 : 0;
+        p->top_p = p->typical_p = 1.0f;
+        p->min_p = p->top_n_sigma = p->xtc_probability = p->dynatemp_range = 0.0f;
+    }
+    if (p->xtc_threshold > 0.5f) p->xtc_probability = 0.0f;
+}
+
+static void fill_in(float *member, float value)
+{
+    if (*member == 0.0f) *member = value;
+}
+
 /* Replaces zeros by the defaults that they stand for. */
 static struct carat_sampling complete(struct carat_sampling p)
 {
-    enum { LAST_N = 64 };
-    if (p.top_p == 0.0f) p.top_p = 1.0f;
-    if (p.repeat_penalty == 0.0f) p.repeat_penalty = 1.0f;
+    enum { LAST_N = 64, ALLOWED = 2 };
+    fill_in(&p.top_p, 1.0f);
+    fill_in(&p.repeat_penalty, 1.0f);
+    fill_in(&p.typical_p, 1.0f);
+    fill_in(&p.xtc_threshold, 0.1f);
+    fill_in(&p.dynatemp_exponent, 1.0f);
+    fill_in(&p.dry_base, 1.75f);
+    fill_in(&p.mirostat_tau, 5.0f);
+    fill_in(&p.mirostat_eta, 0.1f);
     if (p.repeat_last_n == 0) p.repeat_last_n = LAST_N;
+    if (p.dry_allowed_length == 0) p.dry_allowed_length = ALLOWED;
+    drop_idle(&p);
     return p;
+}
+
+static int open_dry(struct sampler *s, const struct sampler_options *o, struct carat_error *err)
+{
+    const struct dry_options options = {.sampling = &s->sampling,
+                                        .n_vocab = o->n_vocab,
+                                        .vocab = o->vocab,
+                                        .n_tokens = o->n_tokens};
+    return dry_is_on(&s->sampling) ? dry_open(&s->dry, &options, err) : CARAT_OK;
+}
+
+static void set_up(struct sampler *s, const struct sampler_options *o)
+{
+    const struct carat_sampling *p = &s->sampling;
+    s->n_vocab = o->n_vocab;
+    s->sampling = complete(o->sampling);
+    s->changes_row = o->changes_row;
+    s->rng.state = p->seed;
+    s->floor = -INFINITY;
+    s->surprise_max = 2.0 * (double)p->mirostat_tau;
+    s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
+    s->room = s->k;
+    s->has_penalties = has_plain_penalties(p) || dry_is_on(p);
+    s->only_lowers =
+        p->repeat_penalty >= 1.0f && p->presence_penalty >= 0.0f && p->frequency_penalty >= 0.0f;
+    s->is_shaped = p->typical_p < 1.0f || p->top_n_sigma > 0.0f || p->xtc_probability > 0.0f ||
+                   p->dynatemp_range > 0.0f || p->mirostat != 0;
+    int32_t least = o->is_bound ? SAMPLE_LISTED_MAX : s->has_penalties ? ASKED_MAX : 0;
+    if (s->room < least) s->room = o->n_vocab < least ? o->n_vocab : least;
+    s->ring_size = p->repeat_last_n;
 }
 
 int sample_open(struct sampler **out, const struct sampler_options *o, struct carat_error *err)
@@ -139,25 +243,15 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
     TRY(check_ids(o, err));
     struct sampler *s = mem_alloc(1, sizeof *s);
     if (!s) return err_no_memory(err, "sampler", sizeof *s);
-    const struct carat_sampling *p = &s->sampling;
-    s->n_vocab = o->n_vocab;
-    s->sampling = complete(o->sampling);
-    s->changes_row = o->changes_row;
-    s->rng.state = p->seed;
-    s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
-    if (p->temperature == 0.0f) s->k = 1;
-    s->room = s->k;
-    s->has_penalties =
-        p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
-    s->only_lowers =
-        p->repeat_penalty >= 1.0f && p->presence_penalty >= 0.0f && p->frequency_penalty >= 0.0f;
-    int32_t least = o->is_bound ? SAMPLE_LISTED_MAX : s->has_penalties ? ASKED_MAX : 0;
-    if (s->room < least) s->room = o->n_vocab < least ? o->n_vocab : least;
-    s->ring_size = p->repeat_last_n;
-    if (!allocate(s, o)) {
+    set_up(s, o);
+    int status = open_dry(s, o, err);
+    if (status == CARAT_OK && !allocate(s, o))
+        status = err_no_memory(err, "sampler", (size_t)o->n_vocab * sizeof(float));
+    if (status != CARAT_OK) {
         sample_close(s);
-        return err_no_memory(err, "sampler", (size_t)o->n_vocab * sizeof(float));
+        return status;
     }
+    s->sampling.dry_breakers = NULL; /* borrowed until here */
     s->n_bias = o->n_bias;
     s->n_suppressed = o->n_suppressed;
     for (size_t i = 0; i < o->n_bias; i++) {
@@ -173,6 +267,7 @@ int sample_open(struct sampler **out, const struct sampler_options *o, struct ca
 void sample_close(struct sampler *s)
 {
     if (!s) return;
+    dry_close(s->dry);
     mem_free(s->candidates);
     mem_free(s->row);
     mem_free(s->bias);
@@ -196,7 +291,9 @@ static void forget(struct sampler *s, int32_t id)
 
 void sample_accept(struct sampler *s, int32_t id)
 {
-    if (!s->has_penalties || id < 0 || id >= s->n_vocab) return;
+    if (id < 0 || id >= s->n_vocab) return;
+    if (s->dry) dry_accept(s->dry, id);
+    if (!s->counts) return;
     if (s->ring) {
         int32_t *slot = &s->ring[s->n_accepted % s->ring_size];
         if (s->n_accepted >= s->ring_size) forget(s, *slot);
@@ -215,7 +312,13 @@ float *sample_copy(struct sampler *s, const float *logits)
     return s->row;
 }
 
-/* The logit of an id with its penalties. */
+/* Finds what DRY lowers in the next row. */
+static void prepare(struct sampler *s)
+{
+    if (s->dry) dry_find(s->dry);
+}
+
+/* The logit of an id that has come, with its penalties. */
 static float penalise(const struct sampler *s, int32_t id, float x)
 {
     const struct carat_sampling *p = &s->sampling;
@@ -223,9 +326,24 @@ static float penalise(const struct sampler *s, int32_t id, float x)
     return x - ((float)s->counts[id] * p->frequency_penalty + p->presence_penalty);
 }
 
+/* The logit of any id with all penalties. */
+static float lower(const struct sampler *s, int32_t id, float x)
+{
+    if (s->counts && s->counts[id] > 0) x = penalise(s, id, x);
+    return s->dry ? x - dry_penalty(s->dry, id) : x;
+}
+
+static void lower_repetitions(const struct sampler *s)
+{
+    int32_t n;
+    const int32_t *ids = dry_ids(s->dry, &n);
+    for (int32_t i = 0; i < n; i++) s->row[ids[i]] -= dry_penalty(s->dry, ids[i]);
+}
+
 /* The row with bias, penalties and bans applied. */
 static const float *change_row(struct sampler *s, const float *logits)
 {
+    prepare(s);
     if (!s->row) return logits;
     if (logits != s->row) sample_copy(s, logits);
     for (size_t i = 0; i < s->n_bias; i++) s->row[s->bias[i].id] += s->bias[i].bias;
@@ -233,98 +351,12 @@ static const float *change_row(struct sampler *s, const float *logits)
         float *x = &s->row[s->seen[i]];
         *x = penalise(s, s->seen[i], *x);
     }
+    if (s->dry) lower_repetitions(s);
     for (size_t i = 0; i < s->n_suppressed; i++) s->row[s->suppressed[i]] = -INFINITY;
     return s->row;
 }
 
-/* ---- Top-k ------------------------------------------------------------------------------ */
-
-/* Whether a comes after b in the order of candidates. */
-static bool comes_after(struct candidate a, struct candidate b)
-{
-    return a.logit < b.logit || (a.logit == b.logit && a.id > b.id);
-}
-
-/* The heap's root is its last candidate in order. */
-static void sift_down(struct candidate *heap, int32_t count, int32_t i)
-{
-    struct candidate item = heap[i];
-    for (int32_t child; (child = 2 * i + 1) < count; i = child) {
-        if (child + 1 < count && comes_after(heap[child + 1], heap[child])) child++;
-        if (!comes_after(heap[child], item)) break;
-        heap[i] = heap[child];
-    }
-    heap[i] = item;
-}
-
-static void sort_candidates(struct candidate *heap, int32_t count)
-{
-    while (count > 1) {
-        struct candidate last = heap[0];
-        heap[0] = heap[--count];
-        sift_down(heap, count, 0);
-        heap[count] = last;
-    }
-}
-
-/* Scans the row for the k best above -infinity. Returns their number, or -1 for NaN or +infinity. A
- * later logit replaces the last candidate only if it is greater: ties keep the lowest id. */
-static int32_t take_best(struct candidate *heap, int32_t k, const float *row, int32_t n)
-{
-    enum { BLOCK = 64 };
-    int32_t count = 0;
-    float least = -INFINITY;
-    for (int32_t begin = 0; begin < n; begin += BLOCK) {
-        int32_t length = n - begin < BLOCK ? n - begin : BLOCK;
-        const float *x = row + begin;
-        int is_interesting = 0, is_bad = 0;
-        for (int32_t i = 0; i < length; i++) {
-            is_interesting |= x[i] > least;
-            is_bad |= !(x[i] <= FLT_MAX);
-        }
-        if (is_bad) return -1;
-        if (!is_interesting) continue;
-        for (int32_t i = 0; i < length; i++) {
-            if (!(x[i] > least)) continue;
-            struct candidate c = {.logit = x[i], .id = begin + i};
-            if (count < k) {
-                heap[count++] = c;
-                if (count < k) continue;
-                for (int32_t j = k / 2; j-- > 0;) sift_down(heap, k, j);
-            } else {
-                heap[0] = c;
-                sift_down(heap, k, 0);
-            }
-            least = heap[0].logit;
-        }
-    }
-    if (count < k)
-        for (int32_t j = count / 2; j-- > 0;) sift_down(heap, count, j);
-    return count;
-}
-
 /* ---- Drawing ---------------------------------------------------------------------------- */
-
-static int compare_candidates(const void *left, const void *right)
-{
-    const struct candidate *a = left, *b = right;
-    return comes_after(*a, *b) ? 1 : comes_after(*b, *a) ? -1 : 0;
-}
-
-/* Sets the candidates' weights; returns their sum. */
-static double weigh_candidates(struct sampler *s, int32_t count)
-{
-    float best = -INFINITY;
-    for (int32_t i = 0; i < count; i++)
-        if (s->candidates[i].logit > best) best = s->candidates[i].logit;
-    double sum = 0.0;
-    for (int32_t i = 0; i < count; i++) {
-        struct candidate *c = &s->candidates[i];
-        c->weight = exp(((double)c->logit - (double)best) / (double)s->sampling.temperature);
-        sum += c->weight;
-    }
-    return sum;
-}
 
 /* All of the vocabulary is in play: drops what surely lies outside top-p (candidates whose weights
  * together cannot reach 1 - top_p) or below min-p, so that only a few are left to sort. The best
@@ -367,9 +399,61 @@ static int32_t draw(struct sampler *s, int32_t count)
     return id;
 }
 
+/* ---- All candidates together ------------------------------------------------------------ */
+
+static void find_floor(struct sampler *s, const float *logits, int32_t n)
+{
+    float n_sigma = s->sampling.top_n_sigma;
+    if (n_sigma > 0.0f) s->floor = shape_sigma_floor(logits, n, n_sigma);
+}
+
+/* Mirostat 2. */
+static int32_t pick_unsurprising(struct sampler *s, int32_t count, double sum)
+{
+    count = shape_keep_unsurprising(s->candidates, count, sum, s->surprise_max);
+    double kept = 0.0, weight = 0.0;
+    for (int32_t i = 0; i < count; i++) kept += s->candidates[i].weight;
+    int32_t id = draw(s, count);
+    for (int32_t i = 0; i < count; i++)
+        if (s->candidates[i].id == id) weight = s->candidates[i].weight;
+    double surprise = log2(kept / weight);
+    s->surprise_max -=
+        (double)s->sampling.mirostat_eta * (surprise - (double)s->sampling.mirostat_tau);
+    return id;
+}
+
+/* The draw among candidates in any order; it must be the same wherever they come from. */
+static int32_t pick_shaped(struct sampler *s, int32_t count)
+{
+    const struct carat_sampling *p = &s->sampling;
+    struct candidate *all = s->candidates;
+    double temperature = (double)p->temperature;
+    count = shape_keep_from(all, count, s->floor);
+    if (p->typical_p < 1.0f) count = shape_typical(all, count, p->typical_p);
+    if (p->dynatemp_range > 0.0f)
+        temperature =
+            shape_temperature(all, count, p->temperature, p->dynatemp_range, p->dynatemp_exponent);
+    if (!(temperature > 0.0)) {
+        candidates_best(all, count, 1);
+        return all[0].id;
+    }
+    double sum = candidates_weigh(all, count, temperature);
+    if (p->mirostat) return pick_unsurprising(s, count, sum);
+    count = drop_tail(s, count, sum);
+    if (p->top_p < 1.0f) {
+        candidates_sort(all, count, false);
+        count = cut_tail(s, count, sum);
+    }
+    if (p->xtc_probability > 0.0f && count > 1 && rng_unit(&s->rng) < (double)p->xtc_probability)
+        count = shape_drop_choices(all, count, (double)p->xtc_threshold);
+    return draw(s, count);
+}
+
+/* ---- Picking ---------------------------------------------------------------------------- */
+
 bool sample_takes_best(const struct sampler *s, int n)
 {
-    bool is_unchanged = s->n_bias == 0 && !s->changes_row;
+    bool is_unchanged = s->n_bias == 0 && !s->changes_row && !(s->sampling.top_n_sigma > 0.0f);
     if (s->has_penalties && (!s->only_lowers || n > s->room)) return false;
     return is_unchanged && s->k < s->n_vocab && (size_t)s->k + s->n_suppressed <= (size_t)n;
 }
@@ -385,16 +469,20 @@ static bool is_suppressed(const struct sampler *s, int32_t id)
 static int32_t pick_sorted(struct sampler *s, int32_t count)
 {
     if (s->k == 1) return s->candidates[0].id;
-    return draw(s, cut_tail(s, count, weigh_candidates(s, count)));
+    if (s->is_shaped) return pick_shaped(s, count);
+    return draw(s,
+                cut_tail(s, count,
+                         candidates_weigh(s->candidates, count, (double)s->sampling.temperature)));
 }
 
 /* The same where the whole vocabulary is in play, in no order. */
 static int32_t pick_from_all(struct sampler *s, int32_t count)
 {
-    double sum = weigh_candidates(s, count);
+    if (s->is_shaped) return pick_shaped(s, count);
+    double sum = candidates_weigh(s->candidates, count, (double)s->sampling.temperature);
     count = drop_tail(s, count, sum);
     if (s->sampling.top_p < 1.0f) {
-        qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_candidates);
+        candidates_sort(s->candidates, count, false);
         count = cut_tail(s, count, sum);
     }
     return draw(s, count);
@@ -416,14 +504,14 @@ static int32_t take_pairs(struct sampler *s, const struct logit_pair *best, int 
  * them, and the first k are known if they are better than that. */
 static int32_t pick_best_penalised(struct sampler *s, const struct logit_pair *best, int n)
 {
+    prepare(s);
     int32_t count = take_pairs(s, best, n, n);
     for (int32_t i = 0; i < count; i++) {
         struct candidate *c = &s->candidates[i];
-        if (s->counts[c->id] > 0) c->logit = penalise(s, c->id, c->logit);
+        c->logit = lower(s, c->id, c->logit);
     }
     if (count < s->k) return SAMPLE_UNDECIDED;
-    for (int32_t i = count / 2; i-- > 0;) sift_down(s->candidates, count, i);
-    sort_candidates(s->candidates, count);
+    candidates_sort(s->candidates, count, false);
     if (!(s->candidates[s->k - 1].logit > best[n - 1].logit)) return SAMPLE_UNDECIDED;
     return pick_sorted(s, s->k);
 }
@@ -443,10 +531,11 @@ static bool takes_all(const struct sampler *s)
 int32_t sample_pick(struct sampler *s, const float *logits)
 {
     const float *row = change_row(s, logits);
-    int32_t count = take_best(s->candidates, s->k, row, s->n_vocab);
+    int32_t count = candidates_take(s->candidates, s->k, row, s->n_vocab);
     if (count <= 0) return -1;
+    find_floor(s, row, s->n_vocab);
     bool is_all = takes_all(s);
-    if (!is_all) sort_candidates(s->candidates, count);
+    if (!is_all) candidates_sort(s->candidates, count, true);
     return is_all ? pick_from_all(s, count) : pick_sorted(s, count);
 }
 
@@ -525,7 +614,7 @@ static int32_t asked_most(const struct sampler *s)
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user)
 {
-    if (s->has_penalties) return SAMPLE_UNDECIDED;
+    if (s->has_penalties || s->is_shaped) return SAMPLE_UNDECIDED;
     int32_t count = take_pairs(s, best, n, asked_most(s));
     return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
 }
@@ -535,19 +624,21 @@ int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *bes
  * about. */
 bool sample_draws_first(const struct sampler *s)
 {
-    return takes_all(s) && s->sampling.top_p >= 1.0f && !(s->sampling.min_p > 0.0f);
+    return takes_all(s) && !s->is_shaped && s->sampling.top_p >= 1.0f &&
+           !(s->sampling.min_p > 0.0f);
 }
 
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user)
 {
+    if (s->is_shaped) return SAMPLE_UNDECIDED;
     const float *row = change_row(s, logits);
     bool is_all = takes_all(s);
     int32_t wanted = is_all ? s->k : asked_most(s);
-    int32_t count = take_best(s->candidates, wanted, row, s->n_vocab);
+    int32_t count = candidates_take(s->candidates, wanted, row, s->n_vocab);
     if (count <= 0) return -1;
     if (!is_all) {
-        sort_candidates(s->candidates, count);
+        candidates_sort(s->candidates, count, true);
         return pick_sorted_allowed(s, count, count == wanted, allows, user);
     }
     if (!sample_draws_first(s)) return SAMPLE_UNDECIDED;
@@ -560,35 +651,26 @@ static float change_one(const struct sampler *s, int32_t id, float x)
 {
     for (size_t i = 0; i < s->n_bias; i++)
         if (s->bias[i].id == id) x += s->bias[i].bias;
-    if (s->has_penalties && s->counts[id] > 0) x = penalise(s, id, x);
+    if (s->has_penalties) x = lower(s, id, x);
     return is_suppressed(s, id) ? -INFINITY : x;
-}
-
-/* Moves the k best of `count` candidates to their beginning, in order. */
-static int32_t keep_best(struct candidate *heap, int32_t count, int32_t k)
-{
-    if (k > count) k = count;
-    for (int32_t j = k / 2; j-- > 0;) sift_down(heap, k, j);
-    for (int32_t i = k; i < count; i++) {
-        if (!comes_after(heap[0], heap[i])) continue;
-        heap[0] = heap[i];
-        sift_down(heap, k, 0);
-    }
-    sort_candidates(heap, k);
-    return k;
 }
 
 /* The draw among `count` candidates by rising id: all that can be picked. */
 static int32_t pick_from_few(struct sampler *s, int32_t count)
 {
     if (count == 0) return -1;
+    if (s->sampling.top_n_sigma > 0.0f) {
+        for (int32_t i = 0; i < count; i++) s->row[i] = s->candidates[i].logit;
+        find_floor(s, s->row, count);
+    }
     if (takes_all(s)) return pick_from_all(s, count);
-    return pick_sorted(s, keep_best(s->candidates, count, s->k));
+    return pick_sorted(s, candidates_best(s->candidates, count, s->k));
 }
 
 int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t *ids, int32_t n)
 {
     int32_t count = 0;
+    prepare(s);
     for (int32_t i = 0; i < n; i++) {
         float x = change_one(s, ids[i], logits[ids[i]]);
         if (!(x <= FLT_MAX)) return -1;
@@ -598,15 +680,10 @@ int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t
     return pick_from_few(s, count);
 }
 
-static int compare_ids(const void *left, const void *right)
-{
-    const struct candidate *a = left, *b = right;
-    return a->id < b->id ? -1 : a->id > b->id;
-}
-
 int32_t sample_pick_known(struct sampler *s, const struct logit_pair *pairs, int32_t n)
 {
     int32_t count = 0;
+    prepare(s);
     for (int32_t i = 0; i < n; i++) {
         if (pairs[i].logit == -INFINITY) continue;
         float x = change_one(s, pairs[i].id, pairs[i].logit);
@@ -614,6 +691,6 @@ int32_t sample_pick_known(struct sampler *s, const struct logit_pair *pairs, int
         if (x == -INFINITY) continue;
         s->candidates[count++] = (struct candidate){.logit = x, .id = pairs[i].id};
     }
-    qsort(s->candidates, (size_t)count, sizeof *s->candidates, compare_ids);
+    candidates_sort_by_id(s->candidates, count);
     return pick_from_few(s, count);
 }

@@ -1,8 +1,12 @@
 /* Picks the next token from a row of logits.
  *
- * Order: bias and suppressed ids, penalties, top-k, temperature, softmax, top-p, min-p, draw. Top-k
- * comes before temperature, so that one pass over 262,144 logits replaces a softmax over all of
- * them. Temperature keeps the order of logits, so the result is that of the usual order.
+ * Order: bias and suppressed ids, penalties, DRY, top-n-sigma, top-k, typical sampling,
+ * temperature, softmax, top-p, min-p, XTC, draw. Top-k comes before temperature, so that one pass
+ * over 262,144 logits replaces a softmax over all of them. Temperature keeps the order of logits,
+ * so the result is that of the usual order.
+ *
+ * Samplers that look at all candidates together (shape.h) need to know all that a grammar allows.
+ * So with these ids are not asked about one by one.
  *
  * Rules
  * 1. Everything is allocated by sample_open; picking and accepting never fail for memory.
@@ -17,6 +21,7 @@
 
 #include "backend/backend.h"
 #include "carat.h"
+#include "text/vocab.h"
 
 struct sampler;
 
@@ -32,8 +37,10 @@ struct sampler_options {
     size_t n_bias;
     const int32_t *suppressed; /* copied; never picked */
     size_t n_suppressed;
-    bool changes_row; /* sample_copy will be called; best pairs are not enough then */
-    bool is_bound;    /* sample_copy may be called, after sample_pick_allowed */
+    const struct vocab *vocab; /* for DRY's breakers; NULL: there are none */
+    int64_t n_tokens;          /* at most so many will be accepted; 0: nobody knows */
+    bool changes_row;          /* sample_copy will be called; best pairs are not enough then */
+    bool is_bound;             /* sample_copy may be called, after sample_pick_allowed */
 };
 /* CARAT_EUSAGE: a number or an id out of its range; CARAT_EMEMORY. *out is NULL then. */
 int sample_open(struct sampler **out, const struct sampler_options *options,
@@ -55,8 +62,8 @@ enum { SAMPLE_UNDECIDED = -2 };
 
 /* The same for ids that a grammar allows: the distribution is that of a row in which all others are
  * -infinity, to the last digit that matters. Asks about as few ids as are needed to know that.
- * SAMPLE_UNDECIDED: asking is not enough, or there are penalties; set the others to -infinity and
- * pick from that row. */
+ * SAMPLE_UNDECIDED: asking is not enough, or there are other samplers than top-k, top-p and min-p;
+ * set the others to -infinity and pick from that row. */
 typedef bool (*sample_allows_fn)(void *user, int32_t id);
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user);
@@ -75,7 +82,7 @@ int32_t sample_pick_listed(struct sampler *s, const float *logits, const int32_t
  * SAMPLE_LISTED_MAX. Other pairs of -infinity do no harm. */
 int32_t sample_pick_known(struct sampler *s, const struct logit_pair *pairs, int32_t n);
 
-/* Counts a token (of the prompt or picked) for the penalties. */
+/* Takes in a token, of the prompt or picked, for the penalties and DRY. */
 void sample_accept(struct sampler *s, int32_t id);
 
 #endif

@@ -121,6 +121,17 @@ static void draw_prompt(struct crowd_ask *ask, int i, struct rng *rng, uint32_t 
     add_ids(ask, rng, 1 + (int32_t)rng_below(rng, i % 4 ? 30 : 100), n_vocab);
 }
 
+/* What depends on the tokens so far must not depend on steps, guesses and lost slots. */
+static void add_samplers(struct carat_sampling *s, int i)
+{
+    if (i % 3 == 0) s->dry_multiplier = 2;
+    if (i % 3 == 0) s->dry_allowed_length = 1;
+    if (i % 5 == 0) s->mirostat = 2;
+    if (i % 5 == 1) s->xtc_probability = 0.5F;
+    if (i % 5 == 2) s->typical_p = 0.8F;
+    if (i % 5 == 3) s->dynatemp_range = 0.5F;
+}
+
 static void draw_asks(const carat_model *model, const char *backend, struct rng *rng)
 {
     guesses_clear();
@@ -134,6 +145,7 @@ static void draw_asks(const carat_model *model, const char *backend, struct rng 
             ask->sampling.temperature = 1;
             ask->sampling.repeat_penalty = 1.1F;
             ask->sampling.seed = rng_next(rng);
+            add_samplers(&ask->sampling, i);
         }
         crowd_answer_alone(model, backend, N_CTX, ask);
         guesses_add(ask->ids, ask->n_ids, ask->expected.ids, ask->expected.n);

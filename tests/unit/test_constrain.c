@@ -312,11 +312,18 @@ static void a_seed_gives_one_answer_whatever_is_known_when(void **state)
         {.temperature = 1.0f, .top_k = 64, .top_p = 0.95f},
         {.temperature = 2.0f, .top_k = 20, .min_p = 0.05f},
         {.temperature = 1.5f, .top_k = 64, .repeat_penalty = 1.2f},
+        {.temperature = 1.5f, .top_k = 64, .dry_multiplier = 2, .dry_allowed_length = 1},
+        {.temperature = 1.0f, .typical_p = 0.7f},
+        {.temperature = 1.0f, .top_n_sigma = 0.8f, .top_k = 64},
+        {.temperature = 1.0f, .xtc_probability = 0.5f, .xtc_threshold = 0.02f},
+        {.temperature = 1.0f, .top_k = 20, .dynatemp_range = 0.9f, .xtc_probability = 1},
+        {.temperature = 1.0f, .mirostat = 2, .mirostat_tau = 3},
     };
+    enum { KINDS = sizeof kinds / sizeof *kinds };
     struct rng r = {.state = 77};
     float row[1024];
-    for (int i = 0; i < 500; i++) {
-        struct carat_sampling sampling = kinds[i % 5];
+    for (int i = 0; i < 100 * KINDS; i++) {
+        struct carat_sampling sampling = kinds[i % KINDS];
         struct run runs[2];
         sampling.seed = (uint64_t)i;
         for (int k = 0; k < 2; k++) open_run(&runs[k], "root ::= [a-z0-9 ]{24}", sampling);

@@ -17,7 +17,7 @@
 #include "support/guesses.h"
 #include "text/tokenizer.h"
 
-enum { N_CTX = 256, N_SEQ = 4 };
+enum { N_CTX = 256, N_SEQ = 6 };
 
 static const char schema[] =
     "{\"type\":\"object\",\"properties\":{"
@@ -47,6 +47,8 @@ static struct carat_request request_for(const carat_grammar *g, const int32_t *p
         {.temperature = 1.0f, .seed = 5},
         {.temperature = 1.0f, .top_k = 64, .top_p = 0.95f, .seed = 6},
         {.temperature = 0.8f, .top_k = 20, .repeat_penalty = 1.1f, .seed = 7},
+        {.temperature = 0.8f, .top_k = 20, .xtc_probability = 0.5f, .dry_multiplier = 1, .seed = 8},
+        {.temperature = 0.8f, .mirostat = 2, .seed = 9},
     };
     struct carat_request request = greedy_request(prompt, n, 0);
     request.want_logprob = i == 3;
@@ -89,7 +91,7 @@ static void answers_are_json_and_depend_neither_on_company_nor_on_guesses(void *
     (void)state;
     struct carat_error err = {0};
     carat_grammar *g;
-    int32_t prompt[20];
+    int32_t prompt[25];
     const carat_model *model = models[GEMMA_E4B];
     int status = carat_grammar_open_json_schema(&g, model, schema, sizeof schema - 1, &err);
     if (status == CARAT_EUNSUPPORTED && strstr(err.message, "jansson")) {
@@ -97,7 +99,7 @@ static void answers_are_json_and_depend_neither_on_company_nor_on_guesses(void *
         return;
     }
     if (status) fail_msg("%s", err.message);
-    draw_ids(TINY_SEED, prompt, 20);
+    draw_ids(TINY_SEED, prompt, 25);
     carat_engine *alone = open_small(model, 1), *together = open_small(model, N_SEQ);
     struct answer answers[N_SEQ];
     memset(answers, 0, sizeof answers);
