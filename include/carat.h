@@ -98,7 +98,7 @@ struct carat_sampling {      /* zeroed: the likeliest token, without penalties *
     float dry_multiplier;       /* 0 .. 100; 0: off */
     float dry_base;             /* 1 .. 100; 0: 1.75 */
     int32_t dry_allowed_length; /* 1 .. 2^20; 0: 2 */
-    int32_t dry_last_n;         /* tokens it looks at: up to 2^20; 0 or -1: all of them */
+    int32_t dry_penalty_last_n; /* tokens it looks at: up to 2^20; 0 or -1: all of them */
     /* Texts that end a repetition: [n_dry_breakers], at most CARAT_DRY_BREAKERS_MAX, each of 1 to
      * CARAT_DRY_BREAKER_BYTES_MAX bytes. The struct borrows them, carat_submit copies them. NULL:
      * "\n", ":", "\"" and "*". To have none, point to anything, with a number of 0. */

@@ -37,7 +37,7 @@ class Sampling(ctypes.Structure):
                 ("typical_p", c_float), ("top_n_sigma", c_float), ("xtc_probability", c_float),
                 ("xtc_threshold", c_float), ("dynatemp_range", c_float),
                 ("dynatemp_exponent", c_float), ("dry_multiplier", c_float), ("dry_base", c_float),
-                ("dry_allowed_length", c_int32), ("dry_last_n", c_int32),
+                ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32),
                 ("dry_breakers", POINTER(c_char_p)), ("n_dry_breakers", c_size_t),
                 ("mirostat", c_int32), ("mirostat_tau", c_float), ("mirostat_eta", c_float)]
 

@@ -138,16 +138,13 @@ static int read_format(struct translation *r)
 /* Refuses ways to sample that carat does not have, unless they are switched off. */
 static int check_absent(struct translation *r, const struct place *options)
 {
-    static const struct {
-        const char *name;
-        double off;
-    } absent[] = {{"mirostat", 0}, {"tfs_z", 1}, {"typical_p", 1}};
-    for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-        struct place option = place_member(options, absent[i].name);
-        if (!place_is_null(&option))
-            TRY(place_expect_real(&option, absent[i].off, absent[i].off, r->err));
-    }
-    return CARAT_OK;
+    struct place tail_free = place_member(options, "tfs_z");
+    struct place mirostat = place_member(options, "mirostat");
+    int64_t version = 0;
+    if (!place_is_null(&tail_free)) TRY(place_expect_real(&tail_free, 1, 1, r->err));
+    if (!place_is_null(&mirostat)) TRY(place_read_whole(&mirostat, 0, 2, &version, r->err));
+    if (version != 1) return CARAT_OK;
+    return place_refuse(&mirostat, "version 1 is not here; 2 aims at the same", r->err);
 }
 
 /* Below 0 is no limit. */
@@ -171,10 +168,17 @@ static int read_options(struct translation *r)
                  {"min_p", 0, 1},
                  {"repeat_penalty", 0.01, 100},
                  {"presence_penalty", -2, 2},
-                 {"frequency_penalty", -2, 2}};
-    static const char *const same[] = {
-        "temperature",       "top_p", "min_p", "presence_penalty", "repeat_penalty",
-        "frequency_penalty", "top_k", "seed",  "repeat_last_n",    NULL};
+                 {"frequency_penalty", -2, 2},
+                 {"typical_p", 0, 1},
+                 {"mirostat_tau", 0, 100},
+                 {"mirostat_eta", 0, 100}};
+    static const char *const same[] = {"temperature",    "top_p",
+                                       "min_p",          "presence_penalty",
+                                       "repeat_penalty", "frequency_penalty",
+                                       "top_k",          "seed",
+                                       "repeat_last_n",  "typical_p",
+                                       "mirostat",       "mirostat_tau",
+                                       "mirostat_eta",   NULL};
     struct place options = place_member(&r->body, "options"), stops, top_k, last_n, seed;
     TRY(place_expect_or_null(&options, CARAT_OBJECT, r->err));
     if (place_is_null(&options)) return CARAT_OK;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "cli/escapes.h"
 #include "cli/files.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
@@ -75,25 +76,19 @@ int conversation_set_system(struct conversation *c, const char *text, struct car
     return CARAT_OK;
 }
 
-/* Adds `text`; with --escape \n, \t, \r, \", \' and \\ become the characters. */
-static void add_unescaped(struct buf *out, const struct options *o, const char *text)
+/* Adds `text`; with --escape \n and the like become characters. */
+static void add_given(struct buf *out, const struct options *o, const char *text)
 {
-    static const char letters[] = "ntr\"'\\", characters[] = "\n\t\r\"'\\";
-    if (!opt_is_set(o, OPT_ESCAPE)) {
+    if (opt_is_set(o, OPT_ESCAPE))
+        add_unescaped(out, text);
+    else
         buf_add_text(out, text);
-        return;
-    }
-    for (; *text; text++) {
-        const char *known = *text == '\\' && text[1] ? strchr(letters, text[1]) : NULL;
-        buf_add_char(out, known ? characters[known - letters] : *text);
-        if (known) text++;
-    }
 }
 
 int prompt_given(const struct options *o, size_t first, const char *joint, size_t bytes_max,
                  struct buf *out, struct carat_error *err)
 {
-    add_unescaped(out, o, opt_text(o, OPT_PROMPT));
+    add_given(out, o, opt_text(o, OPT_PROMPT));
     if (out->length && first < o->n_arguments) buf_add_char(out, ' ');
     join_arguments(o, first, out);
     if (!opt_is_set(o, OPT_PROMPT_FILE)) return CARAT_OK;
@@ -106,7 +101,7 @@ int conversation_configure(struct conversation *c, const struct options *o, stru
     struct buf system = {0};
     int status = CARAT_OK;
     c->thinks = strcmp(opt_text(o, OPT_THINK), "on") == 0;
-    add_unescaped(&system, o, opt_text(o, OPT_SYSTEM));
+    add_given(&system, o, opt_text(o, OPT_SYSTEM));
     if (opt_is_set(o, OPT_SYSTEM_FILE)) {
         if (system.length) buf_add_text(&system, "\n\n");
         status = file_read(opt_text(o, OPT_SYSTEM_FILE), &system, err);

@@ -1,15 +1,16 @@
 /* Reads what to generate from the options, and runs the loop around carat_step. */
 #include "cli/generate.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/json_writer.h"
+#include "cli/escapes.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
+#include "json/sampling_fields.h"
 
 /* ---- Options ---------------------------------------------------------------------------- */
 
@@ -52,13 +53,71 @@ static void take_sampling(struct carat_sampling *p, const struct options *o, boo
                {OPT_REPEAT_PENALTY, &p->repeat_penalty, NULL},
                {OPT_PRESENCE_PENALTY, &p->presence_penalty, NULL},
                {OPT_FREQUENCY_PENALTY, &p->frequency_penalty, NULL},
-               {OPT_REPEAT_LAST_N, NULL, &p->repeat_last_n}};
+               {OPT_REPEAT_LAST_N, NULL, &p->repeat_last_n},
+               {OPT_TYPICAL_P, &p->typical_p, NULL},
+               {OPT_TOP_N_SIGMA, &p->top_n_sigma, NULL},
+               {OPT_XTC_PROBABILITY, &p->xtc_probability, NULL},
+               {OPT_XTC_THRESHOLD, &p->xtc_threshold, NULL},
+               {OPT_DYNATEMP_RANGE, &p->dynatemp_range, NULL},
+               {OPT_DYNATEMP_EXP, &p->dynatemp_exponent, NULL},
+               {OPT_DRY_MULTIPLIER, &p->dry_multiplier, NULL},
+               {OPT_DRY_BASE, &p->dry_base, NULL},
+               {OPT_DRY_ALLOWED_LENGTH, NULL, &p->dry_allowed_length},
+               {OPT_DRY_LAST_N, NULL, &p->dry_penalty_last_n},
+               {OPT_MIROSTAT_TAU, &p->mirostat_tau, NULL},
+               {OPT_MIROSTAT_ETA, &p->mirostat_eta, NULL}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const struct option_value *v = &o->values[all[i].id];
         if (!(by_flag ? v->is_flag : v->is_set)) continue;
         if (all[i].real) *all[i].real = (float)v->real;
         if (all[i].whole) *all[i].whole = (int32_t)v->integer;
     }
+    const struct option_value *mirostat = &o->values[OPT_MIROSTAT];
+    if (by_flag ? mirostat->is_flag : mirostat->is_set)
+        p->mirostat = (int32_t)strtol(mirostat->text, NULL, 10);
+}
+
+static int read_breaker(const char *given, char *out, struct carat_error *err)
+{
+    struct buf text = {0};
+    int status = CARAT_OK;
+    add_unescaped(&text, given);
+    if (text.failed) {
+        status = err_no_memory(err, "options", strlen(given));
+    } else if (text.length == 0 || text.length > CARAT_DRY_BREAKER_BYTES_MAX) {
+        status =
+            err_set(err, CARAT_EUSAGE, "--dry-sequence-breaker: 1 to %d bytes expected, %zu given",
+                    CARAT_DRY_BREAKER_BYTES_MAX, text.length);
+        err_hint(err, "a repetition ends where the text begins: its first words will do");
+    } else {
+        memcpy(out, buf_text(&text), text.length + 1);
+    }
+    buf_deinit(&text);
+    return status;
+}
+
+/* As in llama.cpp the word "none" is no text: alone it leaves none. */
+static int read_breakers(struct generation *g, const struct option_value *v,
+                         struct carat_error *err)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_list; i++) {
+        if (strcmp(v->list[i], "none") == 0) continue;
+        if (n == CARAT_DRY_BREAKERS_MAX)
+            return err_set(err, CARAT_EUSAGE, "--dry-sequence-breaker: given more than %d times",
+                           CARAT_DRY_BREAKERS_MAX);
+        TRY(read_breaker(v->list[i], g->breakers[n], err));
+        g->breaker_list[n] = g->breakers[n];
+        n++;
+    }
+    g->n_breakers = n;
+    return CARAT_OK;
+}
+
+static void take_breakers(struct generation *g)
+{
+    g->sampling.dry_breakers = g->breaker_list;
+    g->sampling.n_dry_breakers = g->n_breakers;
 }
 
 static uint64_t seed_of(const struct options *o)
@@ -76,6 +135,8 @@ int generation_read(struct generation *g, const struct options *o, const carat_m
     *g = (struct generation){.sampling = info->sampling};
     if (g->sampling.repeat_last_n == 0) g->sampling.repeat_last_n = 64;
     take_sampling(&g->sampling, o, false);
+    TRY(read_breakers(g, &o->values[OPT_DRY_BREAKER], err));
+    if (o->values[OPT_DRY_BREAKER].is_set) take_breakers(g);
     g->sampling.seed = seed_of(o);
     g->max_tokens = (int32_t)opt_int(o, OPT_MAX_TOKENS);
     g->ignore_stop = opt_is_set(o, OPT_IGNORE_STOP);
@@ -105,6 +166,7 @@ int generation_take(struct generation *g, const struct options *o, const carat_m
     g->sampling = request->sampling;
     g->sampling.seed = seed;
     take_sampling(&g->sampling, o, true);
+    if (v[OPT_DRY_BREAKER].is_flag) take_breakers(g);
     if (request->max_tokens >= 0 && !v[OPT_MAX_TOKENS].is_flag) g->max_tokens = request->max_tokens;
     if (request->n_stops > 0 && !v[OPT_STOP].is_flag) {
         g->stops = request->stops;
@@ -343,16 +405,6 @@ static int step_to_end(struct run *r, carat_engine *engine, carat_request_id req
     return status == CARAT_OK ? take_rest(r, err) : status;
 }
 
-/* Zeros of the command line mean what they mean in llama.cpp; carat.h's mean defaults. */
-static struct carat_sampling sampling_of(const struct generation *g)
-{
-    struct carat_sampling p = g->sampling;
-    if (p.top_p == 0) p.top_p = FLT_MIN; /* the likeliest token only */
-    if (p.repeat_last_n == 0)            /* penalties look at none */
-        p.repeat_penalty = p.presence_penalty = p.frequency_penalty = 0;
-    return p;
-}
-
 int generate(struct session *s, const struct generation *g, const int32_t *prompt, size_t n_prompt,
              part_fn show, void *user, struct answer *answer, struct carat_error *err)
 {
@@ -367,7 +419,7 @@ int generate(struct session *s, const struct generation *g, const int32_t *promp
         .prompt = prompt,
         .n_prompt = n_prompt,
         .max_tokens = g->max_tokens == 0 ? 1 : g->max_tokens, /* 0: the prompt alone, see below */
-        .sampling = sampling_of(g),
+        .sampling = sampling_literal(g->sampling),
         .bias = g->bias,
         .n_bias = g->n_bias,
         .ignore_stop = g->ignore_stop,

@@ -8,9 +8,12 @@
 #include "cli/session.h"
 #include "json/chat_request.h"
 
-/* How to sample and where to stop, from the options. Too big for the stack. */
+/* How to sample and where to stop, from the options. Too big for the stack; not to be copied. */
 struct generation {
-    struct carat_sampling sampling;
+    struct carat_sampling sampling; /* may borrow the breakers */
+    char breakers[CARAT_DRY_BREAKERS_MAX][CARAT_DRY_BREAKER_BYTES_MAX + 1];
+    const char *breaker_list[CARAT_DRY_BREAKERS_MAX];
+    size_t n_breakers;
     int32_t max_tokens;
     bool ignore_stop;
     int32_t max_thinking;      /* tokens of a thought; 0: no limit */

@@ -118,6 +118,35 @@
       "subtract F from tokens already seen (default: 0)")                                          \
     X(FREQUENCY_PENALTY, REAL, "frequency-penalty", "", "", -2, 2, ON_ANSWER, "F",                 \
       "subtract F for each time a token was seen (default: 0)")                                    \
+    X(TYPICAL_P, REAL, "typical-p", "--typical", "", 0, 1, ON_ANSWER, "P",                         \
+      "sample from those nearest to the expected information that sum to P (default: 1)")          \
+    X(TOP_N_SIGMA, REAL, "top-n-sigma", "--top-nsigma", "", -1, 100, ON_ANSWER, "N",               \
+      "drop scores more than N standard deviations below the best (default: -1, off)")             \
+    X(XTC_PROBABILITY, REAL, "xtc-probability", "", "", 0, 1, ON_ANSWER, "P",                      \
+      "XTC: with probability P drop the likeliest tokens (default: 0, off)")                       \
+    X(XTC_THRESHOLD, REAL, "xtc-threshold", "", "", 0, 1, ON_ANSWER, "P",                          \
+      "those that have P each, but for the last of them (default: 0.1; above 0.5: off)")           \
+    X(DYNATEMP_RANGE, REAL, "dynatemp-range", "", "", 0, 100, ON_ANSWER, "T",                      \
+      "dynamic temperature: up to T below or above --temp, by the entropy (default: 0, off)")      \
+    X(DYNATEMP_EXP, REAL, "dynatemp-exp", "", "", 0, 100, ON_ANSWER, "E",                          \
+      "exponent of the entropy for it (default: 1)")                                               \
+    X(DRY_MULTIPLIER, REAL, "dry-multiplier", "", "", 0, 100, ON_ANSWER, "F",                      \
+      "DRY: subtract F * BASE^(N - LENGTH) from what would repeat N tokens (default: 0, off)")     \
+    X(DRY_BASE, REAL, "dry-base", "", "", 1, 100, ON_ANSWER, "BASE",                               \
+      "base for DRY (default: 1.75)")                                                              \
+    X(DRY_ALLOWED_LENGTH, INT, "dry-allowed-length", "", "", 1, COUNT_MAX, ON_ANSWER, "LENGTH",    \
+      "repetitions of fewer tokens are not lowered by DRY (default: 2)")                           \
+    X(DRY_LAST_N, INT, "dry-penalty-last-n", "", "", -1, COUNT_MAX, ON_ANSWER, "N",                \
+      "tokens that DRY looks at; 0: none, -1: all of them (default: -1)")                          \
+    X(DRY_BREAKER, LIST, "dry-sequence-breaker", "", "", 0, 0, ON_ANSWER, "TEXT",                  \
+      "TEXT ends a repetition, with \\n for a new line; may be repeated; none: nothing does "      \
+      "(default: \\n : \" *)")                                                                     \
+    X(MIROSTAT, CHOICE, "mirostat", "", "", 0, 0, ON_ANSWER, "0|2",                                \
+      "2: Mirostat 2 in place of top-k, top-p and all else that drops tokens (default: 0, off)")   \
+    X(MIROSTAT_TAU, REAL, "mirostat-ent", "", "", 0, 100, ON_ANSWER, "TAU",                        \
+      "bits of surprise that Mirostat aims at (default: 5)")                                       \
+    X(MIROSTAT_ETA, REAL, "mirostat-lr", "", "", 0, 100, ON_ANSWER, "ETA",                         \
+      "how fast Mirostat adapts (default: 0.1)")                                                   \
     X(SEED, INT, "seed", "-s", "-1", -1, SEED_MAX, ON_TALK, "N",                                   \
       "random seed; -1 draws one. Same seed and build: same answer")                               \
     X(STOP, LIST, "stop", "-r --reverse-prompt", "", 0, 0, ON_TALK, "TEXT",                        \
@@ -527,26 +556,18 @@
     Y("--samplers", "LIST", ON_ANSWER,                                                             \
       "penalties;top_k;temperature;top_p;min_p|top_k;temperature;top_p;min_p|"                     \
       "penalties;temperature;top_k;top_p;min_p|temperature;top_k;top_p;min_p|"                     \
-      "top_k;temperature;top_p|temperature;top_k;top_p",                                           \
-      NONE, "", "the order here is penalties;top_k;temperature;top_p;min_p")                       \
-    Y("--sampler-seq --sampling-seq", "LIST", ON_ANSWER, "ektpm|ktpm|tkpm|etkpm", NONE, "",        \
-      "the order here is --samplers penalties;top_k;temperature;top_p;min_p")                      \
-    Y("--top-nsigma --top-n-sigma", "N", ON_ANSWER, "-1|0", NONE, "",                              \
-      "there is no top-n-sigma: -1 is off")                                                        \
-    Y("--xtc-probability", "N", ON_ANSWER, "0", NONE, "", "there is no XTC: 0 is off")             \
-    Y("--xtc-threshold", "N", ON_ANSWER, "*", NONE, "", "")                                        \
-    Y("--typical --typical-p", "N", ON_ANSWER, "1", NONE, "",                                      \
-      "there is no locally typical sampling: 1 is off")                                            \
-    Y("--dry-multiplier", "N", ON_ANSWER, "0", NONE, "", "there is no DRY: 0 is off")              \
-    Y("--dry-base --dry-allowed-length --dry-penalty-last-n --dry-sequence-breaker", "VALUE",      \
-      ON_ANSWER, "*", NONE, "", "")                                                                \
+      "top_k;temperature;top_p|temperature;top_k;top_p|"                                           \
+      "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc|"                         \
+      "dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc|"                                   \
+      "penalties;dry;top_k;typ_p;temperature;top_p;min_p;xtc|"                                     \
+      "dry;top_k;typ_p;temperature;top_p;min_p;xtc",                                               \
+      NONE, "",                                                                                    \
+      "the order here is penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc")       \
+    Y("--sampler-seq --sampling-seq", "LIST", ON_ANSWER,                                           \
+      "ektpm|ktpm|tkpm|etkpm|edskytpmx|dskytpmx|edkytpmx|dkytpmx", NONE, "",                       \
+      "the order here is edskytpmx")                                                               \
     Y("--adaptive-target", "N", ON_ANSWER, "-1", NONE, "", "there is no adaptive-p: -1 is off")    \
     Y("--adaptive-decay", "N", ON_ANSWER, "*", NONE, "", "")                                       \
-    Y("--dynatemp-range", "N", ON_ANSWER, "0", NONE, "",                                           \
-      "there is no dynamic temperature: 0 is off")                                                 \
-    Y("--dynatemp-exp", "N", ON_ANSWER, "*", NONE, "", "")                                         \
-    Y("--mirostat", "N", ON_ANSWER, "0", NONE, "", "there is no Mirostat: 0 is off")               \
-    Y("--mirostat-lr --mirostat-ent", "N", ON_ANSWER, "*", NONE, "", "")                           \
     Y("--rope-scaling", "MODE", ON_ANSWER | ON(PERPLEXITY), "none", NONE, "",                      \
       "positions are turned as the file says: none")                                               \
     Y("--rope-scale --rope-freq-scale", "N", ON_ANSWER | ON(PERPLEXITY), "1", NONE, "",            \

@@ -23,6 +23,7 @@ struct serving {
     struct session session;
     struct engines engines;
     struct server_options server;
+    struct generation *generation; /* server.sampling borrows from it */
     struct buf alias, build, url, topic, service;
 };
 
@@ -76,11 +77,10 @@ static void choose_sequences(struct serving *v)
 
 static int read_sampling(struct serving *v, struct carat_error *err)
 {
-    struct generation *g = mem_alloc(1, sizeof *g);
-    if (!g) return err_no_memory(err, "options", sizeof *g);
-    int status = generation_read(g, v->o, v->session.model, err);
-    v->server.sampling = g->sampling;
-    mem_free(g);
+    v->generation = mem_alloc(1, sizeof *v->generation);
+    if (!v->generation) return err_no_memory(err, "options", sizeof *v->generation);
+    int status = generation_read(v->generation, v->o, v->session.model, err);
+    v->server.sampling = v->generation->sampling;
     return status;
 }
 
@@ -239,6 +239,7 @@ int command_serve(const struct options *o)
     if (status == CARAT_OK) status = server_run(&v.server, &signal_number, &err);
     progress_end();
     session_close(&v.session);
+    mem_free(v.generation);
     buf_deinit(&v.alias);
     buf_deinit(&v.build);
     buf_deinit(&v.url);

@@ -25,8 +25,21 @@ static const struct setting {
     {OPT_REPEAT_LAST_N, WHOLE, offsetof(struct generation, sampling.repeat_last_n)},
     {OPT_PRESENCE_PENALTY, REAL, offsetof(struct generation, sampling.presence_penalty)},
     {OPT_FREQUENCY_PENALTY, REAL, offsetof(struct generation, sampling.frequency_penalty)},
+    {OPT_TYPICAL_P, REAL, offsetof(struct generation, sampling.typical_p)},
+    {OPT_TOP_N_SIGMA, REAL, offsetof(struct generation, sampling.top_n_sigma)},
+    {OPT_XTC_PROBABILITY, REAL, offsetof(struct generation, sampling.xtc_probability)},
+    {OPT_XTC_THRESHOLD, REAL, offsetof(struct generation, sampling.xtc_threshold)},
+    {OPT_DYNATEMP_RANGE, REAL, offsetof(struct generation, sampling.dynatemp_range)},
+    {OPT_DYNATEMP_EXP, REAL, offsetof(struct generation, sampling.dynatemp_exponent)},
+    {OPT_DRY_MULTIPLIER, REAL, offsetof(struct generation, sampling.dry_multiplier)},
+    {OPT_DRY_BASE, REAL, offsetof(struct generation, sampling.dry_base)},
+    {OPT_DRY_ALLOWED_LENGTH, WHOLE, offsetof(struct generation, sampling.dry_allowed_length)},
+    {OPT_DRY_LAST_N, WHOLE, offsetof(struct generation, sampling.dry_penalty_last_n)},
+    {OPT_MIROSTAT, WHOLE, offsetof(struct generation, sampling.mirostat)},
+    {OPT_MIROSTAT_TAU, REAL, offsetof(struct generation, sampling.mirostat_tau)},
+    {OPT_MIROSTAT_ETA, REAL, offsetof(struct generation, sampling.mirostat_eta)},
 };
-enum { SETTINGS = sizeof settings / sizeof *settings, FIRST_LINE = 6 };
+enum { SETTINGS = sizeof settings / sizeof *settings };
 
 static const size_t kind_size[] = {
     [REAL] = sizeof(float), [WHOLE] = sizeof(int32_t), [SEED] = sizeof(uint64_t)};
@@ -143,11 +156,22 @@ static void add_value(struct buf *out, const struct generation *g, const struct 
     }
 }
 
+/* Whether the settings from this one on stand on a line of their own. */
+static bool begins_line(enum option_id id)
+{
+    return id == OPT_REPEAT_PENALTY || id == OPT_TYPICAL_P || id == OPT_DRY_MULTIPLIER ||
+           id == OPT_MIROSTAT;
+}
+
 void settings_print(const struct generation *g)
 {
     struct buf b = {0};
     for (size_t i = 0; i < SETTINGS; i++) {
-        buf_printf(&b, "%s%s ", i == 0 ? "" : i == FIRST_LINE ? "\n" : "  ", settings_name(i));
+        buf_printf(&b, "%s%s ",
+                   i == 0                        ? ""
+                   : begins_line(settings[i].id) ? "\n"
+                                                 : "  ",
+                   settings_name(i));
         add_value(&b, g, &settings[i]);
     }
     buf_add_text(&b, g->n_stops ? "\nstop" : "\nstop none");

@@ -69,7 +69,7 @@ int dry_open(struct dry **out, const struct dry_options *o, struct carat_error *
     struct dry *d = mem_alloc(1, sizeof *d);
     if (!d) return err_no_memory(err, "sampler", sizeof *d);
     int64_t n_tokens = o->n_tokens > 0 ? o->n_tokens : DRY_LENGTH_MAX;
-    int64_t window = p->dry_last_n > 0 ? p->dry_last_n : n_tokens;
+    int64_t window = p->dry_penalty_last_n > 0 ? p->dry_penalty_last_n : n_tokens;
     if (window > n_tokens) window = n_tokens;
     if (window > DRY_LENGTH_MAX) window = DRY_LENGTH_MAX;
     d->n_vocab = o->n_vocab;

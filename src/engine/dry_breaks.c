@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/status.h"
+#include "text/sampling_defaults.h"
 #include "text/tokenizer.h"
 
 enum { MARK_BYTES = 3 };
@@ -62,9 +63,8 @@ static int read_breaker(struct breaker *b, const struct vocab *v, const char *te
 int dry_breaks_open(struct dry_breaks **out, const struct carat_sampling *p, const struct vocab *v,
                     struct carat_error *err)
 {
-    static const char *const usual[] = {"\n", ":", "\"", "*"};
-    const char *const *texts = p->dry_breakers ? p->dry_breakers : usual;
-    size_t n = p->dry_breakers ? p->n_dry_breakers : sizeof usual / sizeof *usual;
+    const char *const *texts = p->dry_breakers ? p->dry_breakers : sampling_breakers;
+    size_t n = p->dry_breakers ? p->n_dry_breakers : SAMPLING_BREAKERS;
     *out = NULL;
     if (!v || n == 0) return CARAT_OK;
     struct dry_breaks *b = mem_alloc(1, sizeof *b);

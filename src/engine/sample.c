@@ -105,10 +105,10 @@ int sample_check(const struct carat_sampling *s, struct carat_error *err)
         return err_set(err, CARAT_EUSAGE,
                        "dry_allowed_length: 0 (2) or up to %d expected, %d found", DRY_LENGTH_MAX,
                        s->dry_allowed_length);
-    if (s->dry_last_n < -1 || s->dry_last_n > DRY_LENGTH_MAX)
+    if (s->dry_penalty_last_n < -1 || s->dry_penalty_last_n > DRY_LENGTH_MAX)
         return err_set(err, CARAT_EUSAGE,
                        "dry_penalty_last_n: -1 (all) or up to %d expected, %d found",
-                       DRY_LENGTH_MAX, s->dry_last_n);
+                       DRY_LENGTH_MAX, s->dry_penalty_last_n);
     TRY(dry_check_breakers(s, err));
     if (s->top_k < 0)
         return err_set(err, CARAT_EUSAGE, "top_k: 0 (all) or more expected, %d found", s->top_k);

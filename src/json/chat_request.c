@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 #include "json/json_fields.h"
+#include "json/sampling_fields.h"
 
 /* ---- Values ----------------------------------------------------------------------------- */
 
@@ -40,39 +41,30 @@ static bool asks_nothing(const struct carat_value *value)
 static int check_members(const struct carat_value *root, struct carat_error *err)
 {
     static const struct {
-        const char *key;
-        double neutral; /* a number that asks for nothing, besides 0 */
-        const char *hint;
+        const char *key, *hint;
     } refused[] = {
-        {"functions", 0, "put them in tools"},
-        {"function_call", 0, "tool_choice says it"},
-        {"web_search_options", 0, "carat searches nothing; leave it out"},
-        {"audio", 0, "carat writes text only"},
-        {"guided_json", 0, "response_format with a json_schema says it"},
-        {"guided_regex", 0, "response_format with a json_schema and its pattern says it"},
-        {"guided_choice", 0, "response_format with a json_schema and its enum says it"},
-        {"guided_grammar", 0, "put it in grammar"},
-        {"structured_outputs", 0, "response_format says it"},
-        {"allowed_token_ids", 0, "logit_bias can ban tokens"},
-        {"bad_words", 0, "logit_bias can ban tokens"},
-        {"min_tokens", 0, "leave it out"},
-        {"stop_token_ids", 0, "stop takes texts"},
-        {"include_stop_str_in_output", 0, "a stop text is never part of an answer"},
-        {"truncate_prompt_tokens", 0, "prompts are never shortened; leave it out"},
-        {"use_beam_search", 0, "there is no beam search; leave it out"},
-        {"prompt_logprobs", 0, "leave it out"},
-        {"chat_template", 0, "the model's own template is used"},
-        {"mirostat", 0, "there is no Mirostat: 0 is off"},
-        {"dry_multiplier", 0, "there is no DRY: 0 is off"},
-        {"xtc_probability", 0, "there is no XTC: 0 is off"},
-        {"typical_p", 1, "there is no locally typical sampling: 1 is off"},
-        {"top_n_sigma", -1, "there is no top-n-sigma: -1 is off"},
-        {"dynatemp_range", 0, "there is no dynamic temperature: 0 is off"},
+        {"functions", "put them in tools"},
+        {"function_call", "tool_choice says it"},
+        {"web_search_options", "carat searches nothing; leave it out"},
+        {"audio", "carat writes text only"},
+        {"guided_json", "response_format with a json_schema says it"},
+        {"guided_regex", "response_format with a json_schema and its pattern says it"},
+        {"guided_choice", "response_format with a json_schema and its enum says it"},
+        {"guided_grammar", "put it in grammar"},
+        {"structured_outputs", "response_format says it"},
+        {"allowed_token_ids", "logit_bias can ban tokens"},
+        {"bad_words", "logit_bias can ban tokens"},
+        {"min_tokens", "leave it out"},
+        {"stop_token_ids", "stop takes texts"},
+        {"include_stop_str_in_output", "a stop text is never part of an answer"},
+        {"truncate_prompt_tokens", "prompts are never shortened; leave it out"},
+        {"use_beam_search", "there is no beam search; leave it out"},
+        {"prompt_logprobs", "leave it out"},
+        {"chat_template", "the model's own template is used"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const struct carat_value *value = json_member(root, refused[i].key);
         if (asks_nothing(value)) continue;
-        if (json_is_number(value) && json_number(value) == refused[i].neutral) continue;
         err_set(err, CARAT_EUSAGE, "%s: not supported", refused[i].key);
         err_hint(err, "%s", refused[i].hint);
         return CARAT_EUSAGE;
@@ -213,33 +205,6 @@ static int check_tools(const struct carat_value *root, struct carat_error *err)
 
 /* ---- Sampling --------------------------------------------------------------------------- */
 
-static int read_reals(struct carat_sampling *p, const struct carat_value *root,
-                      struct carat_error *err)
-{
-    const struct {
-        const char *key;
-        float *out;
-        double low, high;
-    } reals[] = {{"temperature", &p->temperature, 0, 100},
-                 {"top_p", &p->top_p, 0, 1},
-                 {"min_p", &p->min_p, 0, 1},
-                 {"repeat_penalty", &p->repeat_penalty, 0.01, 100},
-                 {"repetition_penalty", &p->repeat_penalty, 0.01, 100},
-                 {"presence_penalty", &p->presence_penalty, -2, 2},
-                 {"frequency_penalty", &p->frequency_penalty, -2, 2}};
-    for (size_t i = 0; i < sizeof reals / sizeof *reals; i++) {
-        const struct carat_value *value = json_member(root, reals[i].key);
-        if (value->kind == CARAT_NULL) continue;
-        if (!json_is_number(value)) return json_wrong_kind(reals[i].key, "a number", value, err);
-        double found = json_number(value);
-        if (!(found >= reals[i].low && found <= reals[i].high))
-            return err_set(err, CARAT_EUSAGE, "%s: %g to %g expected, %g found", reals[i].key,
-                           reals[i].low, reals[i].high, found);
-        *reals[i].out = (float)found;
-    }
-    return CARAT_OK;
-}
-
 /* Any whole number is a seed, and -1 draws one. */
 static int read_seed(struct chat_request *r, struct carat_error *err)
 {
@@ -250,16 +215,6 @@ static int read_seed(struct chat_request *r, struct carat_error *err)
     r->has_seed = seed != -1;
     if (r->has_seed) r->sampling.seed = (uint64_t)seed;
     return CARAT_OK;
-}
-
-static int read_sampling(struct chat_request *r, struct carat_error *err)
-{
-    struct carat_sampling *p = &r->sampling;
-    TRY(read_reals(p, &r->root, err));
-    TRY(json_read_whole(&r->root, "top_k", -1, INT32_MAX, &p->top_k, err));
-    if (p->top_k < 0) p->top_k = 0; /* vLLM writes "all" so */
-    TRY(json_read_whole(&r->root, "repeat_last_n", -1, INT32_MAX, &p->repeat_last_n, err));
-    return read_seed(r, err);
 }
 
 /* ---- Limits and reports ----------------------------------------------------------------- */
@@ -464,7 +419,8 @@ int chat_request_take(struct chat_request *r, struct carat_value root,
     TRY(check_messages(&r->root, err));
     TRY(check_tools(&r->root, err));
     TRY(check_beginning(&r->root, err));
-    TRY(read_sampling(r, err));
+    TRY(sampling_fields_read(&r->sampling, &r->root, &r->json.arena, err));
+    TRY(read_seed(r, err));
     TRY(read_stops(r, err));
     TRY(read_bias(r, err));
     TRY(read_limits(r, err));

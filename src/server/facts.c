@@ -93,6 +93,22 @@ static void put_sampling(struct json *j, const struct carat_sampling *p)
     put_share(j, "presence_penalty", p->presence_penalty);
     put_share(j, "frequency_penalty", p->frequency_penalty);
     json_key_int(j, "repeat_last_n", p->repeat_last_n);
+    put_share(j, "typical_p", p->typical_p);
+    put_share(j, "top_n_sigma", p->top_n_sigma);
+    put_share(j, "xtc_probability", p->xtc_probability);
+    put_share(j, "xtc_threshold", p->xtc_threshold);
+    put_share(j, "dynatemp_range", p->dynatemp_range);
+    put_share(j, "dynatemp_exponent", p->dynatemp_exponent);
+    put_share(j, "dry_multiplier", p->dry_multiplier);
+    put_share(j, "dry_base", p->dry_base);
+    json_key_int(j, "dry_allowed_length", p->dry_allowed_length);
+    json_key_int(j, "dry_penalty_last_n", p->dry_penalty_last_n);
+    json_key_array(j, "dry_sequence_breakers");
+    for (size_t i = 0; i < p->n_dry_breakers; i++) json_put_string(j, p->dry_breakers[i]);
+    json_end_array(j);
+    json_key_int(j, "mirostat", p->mirostat);
+    put_share(j, "mirostat_tau", p->mirostat_tau);
+    put_share(j, "mirostat_eta", p->mirostat_eta);
 }
 
 /* [[first, last], ...]: ids that are no text. */

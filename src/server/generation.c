@@ -1,19 +1,15 @@
 #include "server/generation.h"
 
-#include <float.h>
 #include <string.h>
 #include <sys/random.h>
 
 #include "base/status.h"
+#include "json/sampling_fields.h"
 #include "server/pieces.h"
 
-/* Zeros of a request mean what they say; carat.h's mean defaults. */
 static struct carat_sampling sampling_of(const struct ask *ask, int32_t number)
 {
-    struct carat_sampling p = ask->request.sampling;
-    if (p.top_p == 0) p.top_p = FLT_MIN; /* the likeliest token only */
-    if (p.repeat_last_n == 0)            /* penalties look at none */
-        p.repeat_penalty = p.presence_penalty = p.frequency_penalty = 0;
+    struct carat_sampling p = sampling_literal(ask->request.sampling);
     if (!ask->request.has_seed && getrandom(&p.seed, sizeof p.seed, 0) != sizeof p.seed) p.seed = 1;
     p.seed += (uint64_t)(number % ask->n); /* the same seeds for each prompt */
     return p;

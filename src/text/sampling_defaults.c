@@ -1,5 +1,7 @@
 #include "text/sampling_defaults.h"
 
+const char *const sampling_breakers[SAMPLING_BREAKERS] = {"\n", ":", "\"", "*"};
+
 static int read_share(const struct gguf *g, const char *key, float low, float high, float *out,
                       struct carat_error *err)
 {
@@ -16,10 +18,23 @@ int sampling_defaults_read(const struct gguf *g, struct carat_sampling *out,
                                .top_k = 64,
                                .top_p = 0.95f,
                                .repeat_penalty = 1.0f,
-                               .repeat_last_n = 64};
+                               .repeat_last_n = 64,
+                               .typical_p = 1.0f,
+                               .top_n_sigma = -1.0f,
+                               .xtc_threshold = 0.1f,
+                               .dynatemp_exponent = 1.0f,
+                               .dry_base = 1.75f,
+                               .dry_allowed_length = 2,
+                               .dry_penalty_last_n = -1,
+                               .dry_breakers = sampling_breakers,
+                               .n_dry_breakers = SAMPLING_BREAKERS,
+                               .mirostat_tau = 5.0f,
+                               .mirostat_eta = 0.1f};
     TRY(read_share(g, "general.sampling.temp", 0.0f, 100.0f, &s.temperature, err));
     TRY(read_share(g, "general.sampling.top_p", 0.0f, 1.0f, &s.top_p, err));
     TRY(read_share(g, "general.sampling.min_p", 0.0f, 1.0f, &s.min_p, err));
+    TRY(read_share(g, "general.sampling.xtc_probability", 0.0f, 1.0f, &s.xtc_probability, err));
+    TRY(read_share(g, "general.sampling.xtc_threshold", 0.0f, 1.0f, &s.xtc_threshold, err));
     uint32_t top_k = (uint32_t)s.top_k;
     TRY(gguf_get_u32(g, "general.sampling.top_k", &top_k, err));
     if (top_k > INT32_MAX)

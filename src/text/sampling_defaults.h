@@ -5,6 +5,10 @@
 #include "carat.h"
 #include "gguf/gguf.h"
 
+/* Texts that end a repetition for DRY, unless others are asked for. */
+enum { SAMPLING_BREAKERS = 4 };
+extern const char *const sampling_breakers[SAMPLING_BREAKERS];
+
 /* Google's values (temperature 1, top-k 64, top-p 0.95, the rest off), overridden by the file's
  * general.sampling.*. A value of a wrong type or out of range is CARAT_EFORMAT. */
 int sampling_defaults_read(const struct gguf *g, struct carat_sampling *out,

@@ -49,6 +49,26 @@ def test_guesses_change_no_answer():
         answers("--temp", "0", "--stop", text[end - 9:end].decode())
 
 
+def test_guesses_change_no_answer_of_any_sampler():
+    """DRY follows from the tokens so far, Mirostat has a state, and XTC takes a random number more;
+    with a grammar too."""
+    need_demo()
+    digits = 'root ::= ("one " | "two " | "three ")+'
+    plain = {}
+    for form in (["--ignore-eos"], ["--grammar", digits]):
+        for manner in ([], ["--dry-multiplier", "2", "--dry-allowed-length", "3"],
+                       ["--mirostat", "2", "--mirostat-ent", "0.5"],
+                       ["--xtc-probability", "0.1", "--xtc-threshold", "0.3"],
+                       ["--typical", "0.5", "--dynatemp-range", "0.25", "--top-n-sigma", "2"]):
+            story = ["run", DEMO, "--raw", "-p", "The cat sat on the mat. The cat sat", "-n", "200",
+                     "--temp", "0.4", "--seed", "5", *form, *manner]
+            first, guessed = (carat(*story, "--draft", n) for n in ("0", "7"))
+            expect_status(first, 0)
+            expect(first.stdout == guessed.stdout, f"{story}: {first.stdout} {guessed.stdout}")
+            plain.setdefault(str(form), first.stdout)
+            expect(not manner or first.stdout != plain[str(form)], f"{manner} change nothing")
+
+
 def test_guesses_of_what_a_schema_leaves_change_no_answer():
     need_demo()
     need_json()

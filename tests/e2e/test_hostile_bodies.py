@@ -90,9 +90,12 @@ def test_duplicate_members_and_nul_in_texts_are_done():
 # ---- Parameters -------------------------------------------------------------------------------
 
 INTEGERS = ("n", "max_tokens", "max_completion_tokens", "top_k", "top_logprobs", "seed",
-            "repeat_last_n", "reasoning_budget", "thinking_budget_tokens")
+            "repeat_last_n", "reasoning_budget", "thinking_budget_tokens",
+            "dry_allowed_length", "dry_penalty_last_n", "mirostat")
 REALS = ("temperature", "top_p", "min_p", "repeat_penalty", "presence_penalty",
-         "frequency_penalty")
+         "frequency_penalty", "typical_p", "top_n_sigma", "xtc_probability", "xtc_threshold",
+         "dynatemp_range", "dynatemp_exponent", "dry_multiplier", "dry_base", "mirostat_tau",
+         "mirostat_eta")
 
 
 def test_integers_of_every_size_are_refused_or_done():

@@ -153,7 +153,7 @@ def test_completion_leaves_other_programs_options_out():
     for shell in ("bash", "zsh", "fish"):
         script = carat("completion", shell).stdout.decode()
         expect("--temp" in script or "-l temp" in script, shell)
-        expect("mlock" not in script and "mirostat" not in script, shell)
+        expect("mlock" not in script and "rope-scaling" not in script, shell)
 
 
 def test_help_explains_options_and_finds_the_nearest():

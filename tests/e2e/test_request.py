@@ -50,6 +50,34 @@ def test_members_act_as_options_do():
               "model": "any", "user": "u", "store": None}), by_options("-n", 4, "--seed", 5), "new")
 
 
+def test_samplers_of_llama_server_act_as_options_do():
+    begun = {"messages": HELLO, "max_tokens": 24, "seed": 5, "ignore_eos": True}
+    plain = by_options("-n", 24, "--seed", 5, "--ignore-eos")
+    for members, options in (
+            ({"typical_p": 0.3}, ["--typical", 0.3]),
+            ({"top_n_sigma": 0.2}, ["--top-nsigma", 0.2]),
+            ({"xtc_probability": 1, "xtc_threshold": 0.05},
+             ["--xtc-probability", 1, "--xtc-threshold", 0.05]),
+            ({"dynatemp_range": 1, "dynatemp_exponent": 0.1},
+             ["--dynatemp-range", 1, "--dynatemp-exp", 0.1]),
+            ({"dry_multiplier": 9, "dry_base": 3, "dry_allowed_length": 1,
+              "dry_penalty_last_n": 30, "dry_sequence_breakers": ["\n", "x"]},
+             ["--dry-multiplier", 9, "--dry-base", 3, "--dry-allowed-length", 1,
+              "--dry-penalty-last-n", 30, "--dry-sequence-breaker", "\\n",
+              "--dry-sequence-breaker", "x"]),
+            ({"mirostat": 2, "mirostat_tau": 1, "mirostat_eta": 0.5},
+             ["--mirostat", 2, "--mirostat-ent", 1, "--mirostat-lr", 0.5])):
+        expected = by_options("-n", 24, "--seed", 5, "--ignore-eos", *options)
+        expect(expected["text"] != plain["text"], f"{options} change nothing")
+        same(ask({**begun, **members}), expected, f"{members}")
+        same(ask(begun, *options), expected, f"{options}")
+    zeros = {"dry_multiplier": 0, "xtc_probability": 0, "typical_p": 1, "top_n_sigma": -1,
+             "dynatemp_range": 0, "mirostat": 0, "dry_sequence_breakers": []}
+    same(ask({**begun, **zeros}), plain, "neutral values")
+    same(ask({**begun, "dry_multiplier": 9, "dry_allowed_length": 1, "dry_penalty_last_n": 0}),
+         plain, "DRY that looks at nothing")
+
+
 def test_a_request_can_ignore_the_end_and_bound_thoughts():
     request = {"messages": HELLO, "seed": 7, "max_tokens": 60}
     same(ask({**request, "ignore_eos": True}),

@@ -57,6 +57,44 @@ def test_props_say_what_answers_use():
         expect(len(texts) == 1, f"the likeliest tokens: {texts}")
 
 
+def test_samplers_are_options_of_the_server_and_members_of_requests():
+    options = ("--dry-multiplier", "2", "--dry-sequence-breaker", "\\n", "--xtc-probability", "0.5",
+               "--top-n-sigma", "1.5")
+
+    def answer(server, path="/v1/chat/completions", **members):
+        body = {"messages": [{"role": "user", "content": STORY}], "stream": False, **members}
+        status, _, reply = server.ask("POST", path, body)
+        expect(status == 200, f"{status} {reply}")
+        return reply["message" if "message" in reply else "choices"]
+
+    with Server("demo", *options) as server, Server("demo") as other:
+        params = server.ask("GET", "/props")[2]["default_generation_settings"]["params"]
+        for key, value in (("dry_multiplier", 2), ("dry_base", 1.75), ("dry_allowed_length", 2),
+                           ("dry_penalty_last_n", -1), ("dry_sequence_breakers", ["\n"]),
+                           ("xtc_probability", 0.5), ("xtc_threshold", 0.1), ("typical_p", 1),
+                           ("top_n_sigma", 1.5), ("dynatemp_range", 0), ("dynatemp_exponent", 1),
+                           ("mirostat", 0), ("mirostat_tau", 5), ("mirostat_eta", 0.1)):
+            expect(params[key] == value, f"{key}: {params}")
+        params = other.ask("GET", "/props")[2]["default_generation_settings"]["params"]
+        expect(params["dry_sequence_breakers"] == ["\n", ":", '"', "*"], f"{params}")
+        common = {"seed": 3, "max_tokens": 40}
+        plain = answer(other, **common)
+        expect(answer(server, **common) != plain, "the server's options change nothing")
+        expect(answer(server, **common) ==
+               answer(other, **common, dry_multiplier=2, dry_sequence_breakers=["\n"],
+                      xtc_probability=0.5, top_n_sigma=1.5), "members are the options")
+        off = answer(server, **common, dry_multiplier=0, xtc_probability=0, top_n_sigma=-1)
+        expect(off == plain, "members switch options off")
+        ollama = {"seed": 3, "num_predict": 40}
+        plain = answer(other, "/api/chat", options=ollama)
+        for more in ({"typical_p": 0.2}, {"mirostat": 2, "mirostat_tau": 0.5}):
+            expect(answer(other, "/api/chat", options={**ollama, **more}) != plain, f"{more}")
+        status, _, reply = other.ask("POST", "/v1/chat/completions",
+                                     {"messages": [{"role": "user", "content": "a"}],
+                                      "dry_sequence_breakers": ["a"] * 33})
+        expect(status == 400 and "at most 32 strings" in reply["error"]["message"], f"{reply}")
+
+
 def test_whole_and_streamed_answers_are_the_same():
     with Server() as server:
         body = chat_body(max_tokens=30, seed=3)

@@ -578,7 +578,7 @@ def test_tab_in_a_message_is_a_tab():
 def test_help_has_a_short_name_and_names_all_settings():
     chat = Chat()
     chat.send("/?\r")
-    shown = chat.wait_for("frequency-penalty stop")
+    shown = chat.wait_for("mirostat-lr stop")
     expect("/regen" in shown and "repeat-last-n" in shown and "Alt-Enter" in shown, shown)
     chat.wait_for("> ")
     chat.leave()
@@ -589,9 +589,13 @@ def test_penalties_and_stop_strings_can_be_set():
     chat.command("/set", 'stop "from the command line"')
     for name, value in (("repeat-penalty", "1.5"), ("repeat-last-n", "-1"),
                         ("presence-penalty", "0.5"), ("frequency-penalty", "-0.5"),
-                        ("temp", "0"), ("seed", "3"), ("max-tokens", "20")):
+                        ("temp", "0"), ("seed", "3"), ("max-tokens", "20"),
+                        ("dry-multiplier", "0.5"), ("dry-penalty-last-n", "64"),
+                        ("xtc-probability", "0.25"), ("mirostat", "2")):
         chat.command(f"/set {name} {value}", f"{name} {value}")
     chat.command("/set presence-penalty 3", "-2 to 2")
+    chat.command("/set mirostat 1", "0|2")
+    chat.command("/set dry-multiplier 0", "dry-multiplier 0")
     chat.command("/set ctx-size 64", "there is no ctx-size to set")
     chat.command("/set temp", "one value is expected")
     chat.command("/set stop", "stop none")

@@ -52,7 +52,8 @@ static void every_option_is_taken(void **state)
               "'top_logprobs':2,'options':{'temperature':0.5,'top_k':3,'top_p':0.25,'min_p':0.125,"
               "'seed':9,'stop':['a','b'],'num_predict':7,'num_ctx':8192,'num_gpu':1,"
               "'repeat_penalty':1.5,'repeat_last_n':-1,'presence_penalty':1,'frequency_penalty':-1,"
-              "'mirostat':0,'typical_p':1.0,'num_thread':4}");
+              "'mirostat':2,'mirostat_tau':4,'mirostat_eta':0.25,'typical_p':0.5,'tfs_z':1,"
+              "'num_thread':4}");
     const struct carat_sampling *p = &ask.request.sampling;
     assert_string_equal(ask.model, "gemma4:latest");
     assert_true(p->temperature == 0.5f && p->top_p == 0.25f && p->min_p == 0.125f);
@@ -60,6 +61,8 @@ static void every_option_is_taken(void **state)
     assert_true(ask.request.has_seed && p->seed == 9);
     assert_true(p->repeat_penalty == 1.5f && p->repeat_last_n == -1);
     assert_true(p->presence_penalty == 1 && p->frequency_penalty == -1);
+    assert_true(p->typical_p == 0.5f && p->mirostat == 2);
+    assert_true(p->mirostat_tau == 4 && p->mirostat_eta == 0.25f);
     assert_int_equal(ask.request.n_stops, 2);
     assert_int_equal(ask.request.max_tokens, 7);
     assert_true(ask.request.want_logprobs);
@@ -227,7 +230,12 @@ static void what_is_wrong_elsewhere_is_named(void **state)
     refused_with("'options':{'stop':['']}", "options.stop[0]: 1 to 256 bytes expected");
     refused_with("'options':{'stop':7}", "options.stop: an array expected");
     refused_with("'options':{'stop':['a','b','c','d']}", "options.stop: at most 3 expected");
-    refused_with("'options':{'mirostat':2}", "options.mirostat: 0 to 0 expected, 2 found");
+    refused_with("'options':{'mirostat':3}", "options.mirostat: 0 to 2 expected, 3 found");
+    refused_with("'options':{'mirostat_tau':-1}", "options.mirostat_tau: 0 to 100 expected");
+    refused_with("'options':{'typical_p':2}", "options.typical_p: 0 to 1 expected, 2 found");
+    refused_with("'options':{'tfs_z':0.5}", "options.tfs_z: 1 to 1 expected, 0.5 found");
+    asks_expect_refused(API_OLLAMA_CHAT, CARAT_EUNSUPPORTED, "{" ONE ",'options':{'mirostat':1}}",
+                        "options.mirostat: not supported");
     refused_with("'think':7", "think: a boolean or a level expected");
     refused_with("'think':'hard'", "think: none, minimal, low");
     refused_with("'format':7", "format: \"json\" or a JSON schema expected");

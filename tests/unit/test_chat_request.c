@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "json/chat_request.h"
+#include "json/sampling_fields.h"
 
 #ifdef CARAT_HAVE_JSON
 
@@ -46,7 +47,8 @@ static void nothing_said_leaves_the_defaults(void **state)
     static const char *const same[] = {
         "", "'temperature':null,'stop':null,'n':null,'tools':null,'seed':null,'logit_bias':null",
         "'model':'gpt-x','stream':true,'user':'u','metadata':{'a':1},'store':false,'n':1",
-        "'mirostat':0,'typical_p':1.0,'modalities':['text'],'functions':[],'seed':-1"};
+        "'mirostat':0,'typical_p':null,'dry_sequence_breakers':null",
+        "'modalities':['text'],'functions':[],'seed':-1"};
     for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
         struct chat_request r;
         struct carat_error err;
@@ -92,6 +94,39 @@ static void every_member_is_taken(void **state)
     assert_int_equal(read_with("'stop':'END'", &r, &err), CARAT_OK);
     assert_int_equal(r.n_stops, 1);
     assert_string_equal(r.stops[0], "END");
+    chat_request_close(&r);
+}
+
+static void samplers_are_taken_in_the_words_of_llama_server(void **state)
+{
+    (void)state;
+    struct chat_request r;
+    struct carat_error err;
+    assert_int_equal(
+        read_with("'typical_p':0.5,'top_n_sigma':-1,'xtc_probability':0.25,'xtc_threshold':0.125,"
+                  "'dynatemp_range':2,'dynatemp_exponent':1.5,'dry_multiplier':0.75,'dry_base':3,"
+                  "'dry_allowed_length':4,'dry_penalty_last_n':0,"
+                  "'dry_sequence_breakers':['\\n','\u00e9 x'],'mirostat':2,'mirostat_tau':6,"
+                  "'mirostat_eta':0.5",
+                  &r, &err),
+        CARAT_OK);
+    const struct carat_sampling *p = &r.sampling;
+    assert_true(p->typical_p == 0.5f && p->top_n_sigma == -1);
+    assert_true(p->xtc_probability == 0.25f && p->xtc_threshold == 0.125f);
+    assert_true(p->dynatemp_range == 2 && p->dynatemp_exponent == 1.5f);
+    assert_true(p->dry_multiplier == 0.75f && p->dry_base == 3);
+    assert_int_equal(p->dry_allowed_length, 4);
+    assert_int_equal(p->dry_penalty_last_n, 0);
+    assert_true(sampling_literal(*p).dry_multiplier == 0); /* looks at none */
+    assert_int_equal(p->n_dry_breakers, 2);
+    assert_string_equal(p->dry_breakers[0], "\n");
+    assert_string_equal(p->dry_breakers[1], "\xC3\xA9 x");
+    assert_true(p->mirostat == 2 && p->mirostat_tau == 6 && p->mirostat_eta == 0.5f);
+    chat_request_close(&r);
+    assert_int_equal(read_with("'dry_sequence_breakers':[],'xtc_threshold':0", &r, &err), CARAT_OK);
+    assert_true(p->dry_breakers && p->n_dry_breakers == 0);
+    float threshold = sampling_literal(*p).xtc_threshold;
+    assert_true(threshold > 0 && threshold < 1e-30f); /* 0 is no default there */
     chat_request_close(&r);
 }
 
@@ -142,7 +177,23 @@ static void what_would_change_the_meaning_is_refused(void **state)
         {"'tools':[{'type':'custom','custom':{}}]", "tools[0].type: \"function\" expected"},
         {"'functions':[{'name':'f'}]", "functions: not supported"},
         {"'guided_json':{'type':'object'}", "guided_json"},
-        {"'mirostat':2", "mirostat"},
+        {"'mirostat':1", "mirostat: 0 (off) or 2 expected, 1 found"},
+        {"'mirostat':3", "mirostat: 0 to 2 expected, 3 found"},
+        {"'typical_p':1.5", "typical_p: 0 to 1 expected, 1.5 found"},
+        {"'top_n_sigma':-2", "top_n_sigma: -1 to 100"},
+        {"'xtc_probability':'a'", "xtc_probability: a number expected, a string found"},
+        {"'dry_base':0.5", "dry_base: 1 to 100"},
+        {"'dry_allowed_length':0", "dry_allowed_length: 1 to 1048576"},
+        {"'dry_penalty_last_n':-2", "dry_penalty_last_n: -1 to 1048576"},
+        {"'dry_sequence_breakers':'x'", "dry_sequence_breakers: an array expected"},
+        {"'dry_sequence_breakers':['x',7]", "dry_sequence_breakers[1]: a string expected"},
+        {"'dry_sequence_breakers':['']", "dry_sequence_breakers[0]: 1 to 40 bytes expected"},
+        {"'dry_sequence_breakers':['a\\u0000b']", "dry_sequence_breakers[0]: a text without NUL"},
+        {"'dry_sequence_breakers':['12345678901234567890123456789012345678901']",
+         "dry_sequence_breakers[0]: 1 to 40 bytes expected, 41 found"},
+        {"'dry_sequence_breakers':[0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,"
+         "0,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0]",
+         "dry_sequence_breakers: at most 32 strings expected, 33 found"},
         {"'temperature':-1", "temperature: 0 to 100 expected, -1 found"},
         {"'temperature':'hot'", "temperature: a number expected, a string found"},
         {"'top_p':1.5", "top_p: 0 to 1"},
@@ -226,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_said_leaves_the_defaults),
         cmocka_unit_test(every_member_is_taken),
+        cmocka_unit_test(samplers_are_taken_in_the_words_of_llama_server),
         cmocka_unit_test(thinking_is_decided),
         cmocka_unit_test(what_would_change_the_meaning_is_refused),
         cmocka_unit_test(what_is_no_request_is_refused),

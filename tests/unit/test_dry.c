@@ -28,7 +28,7 @@ static struct carat_sampling settings(int32_t allowed, int32_t last_n)
     return (struct carat_sampling){.dry_multiplier = 0.5f,
                                    .dry_base = 2.0f,
                                    .dry_allowed_length = allowed,
-                                   .dry_last_n = last_n};
+                                   .dry_penalty_last_n = last_n};
 }
 
 static struct dry *open_dry(const struct carat_sampling *p, int32_t n_vocab, const struct vocab *v,

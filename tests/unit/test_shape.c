@@ -264,7 +264,7 @@ static void neutral_values_change_nothing(void **state)
             p.dynatemp_exponent = 2;
             p.dry_base = 3;
             p.dry_allowed_length = 1;
-            p.dry_last_n = -1;
+            p.dry_penalty_last_n = -1;
             p.mirostat_tau = 3;
             struct sampler *a = open_sampler(plain[k], N), *b = open_sampler(p, N);
             assert_int_equal(sample_draws_first(a), sample_draws_first(b));
@@ -433,7 +433,11 @@ static void best_pairs_are_enough_with_dry(void **state)
         {.temperature = 0, .dry_multiplier = 0.8f},
         {.temperature = 1, .top_k = 40, .dry_multiplier = 3, .dry_allowed_length = 1, .seed = 3},
         {.temperature = 1, .top_k = 64, .dry_multiplier = 100, .repeat_penalty = 1.1f},
-        {.temperature = 1, .top_k = 40, .typical_p = 0.7f, .dry_multiplier = 2, .dry_last_n = 50},
+        {.temperature = 1,
+         .top_k = 40,
+         .typical_p = 0.7f,
+         .dry_multiplier = 2,
+         .dry_penalty_last_n = 50},
     };
     for (size_t w = 0; w < sizeof some / sizeof *some; w++) {
         struct carat_sampling without = some[w];
@@ -499,7 +503,8 @@ static void values_out_of_range_are_refused_by_name(void **state)
         {{.dry_base = 0.5f}, "dry_base: 1 to 100 expected, 0.5 found"},
         {{.dry_allowed_length = -1},
          "dry_allowed_length: 0 (2) or up to 1048576 expected, -1 found"},
-        {{.dry_last_n = -2}, "dry_penalty_last_n: -1 (all) or up to 1048576 expected, -2 found"},
+        {{.dry_penalty_last_n = -2},
+         "dry_penalty_last_n: -1 (all) or up to 1048576 expected, -2 found"},
         {{.mirostat = 1}, "mirostat: 0 (off) or 2 expected, 1 found"},
         {{.mirostat_tau = -1}, "mirostat_tau: 0 to 100 expected, -1 found"},
         {{.mirostat_eta = 1000}, "mirostat_eta: 0 to 100 expected, 1000 found"},

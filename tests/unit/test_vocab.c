@@ -530,14 +530,19 @@ static void test_sampling_defaults(void **state)
     assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_OK);
     assert_true(s.temperature == 1.0f && s.top_k == 64 && s.top_p == 0.95f && s.min_p == 0.0f);
     assert_true(s.repeat_penalty == 1.0f && s.presence_penalty == 0.0f);
+    assert_true(s.xtc_probability == 0.0f && s.dry_multiplier == 0.0f && s.dynatemp_range == 0.0f);
+    assert_true(s.typical_p == 1.0f && s.top_n_sigma < 0.0f && s.mirostat == 0);
     text_fixture_deinit(&f);
 
     text_fixture_init(&f, N);
     gguf_put_f32(&f.writer, "general.sampling.temp", 0.5f);
     gguf_put_i32(&f.writer, "general.sampling.top_k", 40);
     gguf_put_f32(&f.writer, "general.sampling.top_p", 0.5f);
+    gguf_put_f32(&f.writer, "general.sampling.xtc_probability", 0.25f);
+    gguf_put_f32(&f.writer, "general.sampling.xtc_threshold", 0.2f);
     text_fixture_parse(&f);
     assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_OK);
+    assert_true(s.xtc_probability == 0.25f && s.xtc_threshold == 0.2f);
     assert_true(s.temperature == 0.5f && s.top_k == 40 && s.top_p == 0.5f);
     text_fixture_deinit(&f);
 
