@@ -131,6 +131,7 @@ static int32_t window_begin(const struct dry *d)
 static int32_t find_back(const struct dry *d, int32_t begin, int32_t end, int32_t id)
 {
     enum { BLOCK = 64 };
+    if (end > begin && d->ids[end - 1] == id) return end - 1;
     while (end - begin >= BLOCK) {
         const int32_t *block = d->ids + end - BLOCK;
         int is_here = 0;
