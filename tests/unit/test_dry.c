@@ -200,7 +200,7 @@ static void breakers_of_one_and_of_several_tokens_end_repetitions(void **state)
 {
     (void)state;
     static const char *const texts[] = {"\n",       ": ", "the little dog",  "e was",
-                                        " a small", "o",  "\xE2\x82\xAC uro"};
+                                        " a small", "e",  "\xE2\x82\xAC uro"};
     static const char story[] = "The little dog was small. He saw the little dog: he was happy.\n";
     static struct history h;
     static int32_t longest[N_VOCAB_MAX];
@@ -214,13 +214,13 @@ static void breakers_of_one_and_of_several_tokens_end_repetitions(void **state)
     for (int round = 0; round < 60; round++) {
         const char *const *some = texts + round % 7;
         size_t n_some = 1 + rng_below(&r, (uint32_t)(7 - round % 7));
-        int32_t last_n = round % 4 ? -1 : 17;
+        int32_t last_n = round % 4 == 0 ? 17 : round % 4 == 1 ? 45 : -1;
         struct carat_sampling p = settings(1, last_n);
         p.dry_breakers = some;
         p.n_dry_breakers = n_some;
-        struct dry *d = open_dry(&p, n_vocab, model->vocab, 200);
-        int32_t window = last_n < 0 ? 200 : last_n;
-        for (h.n = 0; h.n < 120;) {
+        struct dry *d = open_dry(&p, n_vocab, model->vocab, 300);
+        int32_t window = last_n < 0 ? 300 : last_n;
+        for (h.n = 0; h.n < 250;) {
             size_t begin = rng_below(&r, (uint32_t)n), end = begin + 1 + rng_below(&r, 8);
             for (size_t i = begin; i < end && i < n; i++) {
                 h.ids[h.n++] = ids[i];
@@ -244,6 +244,36 @@ static void breakers_of_one_and_of_several_tokens_end_repetitions(void **state)
     mem_free(ids);
     print_message("%d breaks, %d that take two tokens\n", n_breaks, n_tails);
     assert_true(n_breaks > 500 && n_tails > 20);
+}
+
+/* Lines of 33 tokens and a window of 40: the newest break is often older than any breaker is long,
+ * and older tokens are dropped. */
+static void a_break_counts_as_long_as_it_is_looked_at(void **state)
+{
+    (void)state;
+    enum { WINDOW = 40, LINE = 33, TOKENS = 1000 };
+    static const char *const newline[] = {"\n"};
+    static struct history h;
+    static int32_t longest[N_VOCAB_MAX];
+    int32_t n_vocab = vocab_count(model->vocab), *ids;
+    size_t n;
+    struct carat_sampling p = settings(1, WINDOW);
+    struct dry *d = open_dry(&p, n_vocab, model->vocab, TOKENS);
+    assert_int_equal(
+        tokenizer_encode(model->vocab, "\na b", 4, CARAT_SPECIAL_NONE, false, &ids, &n, NULL),
+        CARAT_OK);
+    assert_int_equal(n, 3);
+    for (h.n = 0; h.n < TOKENS;) {
+        int32_t id = h.n % LINE ? ids[1 + h.n % 2] : ids[0];
+        h.ids[h.n++] = id;
+        dry_accept(d, id);
+        dry_find(d);
+        define(&h, WINDOW, after_newest_break(&h, WINDOW, newline, 1), 1, longest, n_vocab);
+        longest[ids[0]] = 0;
+        check_penalties(d, &p, longest, n_vocab);
+    }
+    dry_close(d);
+    mem_free(ids);
 }
 
 static void the_usual_breakers_end_a_repetition(void **state)
@@ -409,6 +439,7 @@ int main(void)
         cmocka_unit_test(the_penalties_of_a_small_history_are_those_by_hand),
         cmocka_unit_test(random_histories_are_lowered_as_defined),
         cmocka_unit_test(breakers_of_one_and_of_several_tokens_end_repetitions),
+        cmocka_unit_test(a_break_counts_as_long_as_it_is_looked_at),
         cmocka_unit_test(the_usual_breakers_end_a_repetition),
         cmocka_unit_test(a_long_repetition_leaves_logits_finite),
         cmocka_unit_test(too_many_or_long_breakers_are_refused_by_number),

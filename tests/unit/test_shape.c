@@ -365,10 +365,10 @@ static int compare_pairs(const void *left, const void *right)
     return a->id < b->id ? -1 : a->id > b->id;
 }
 
-static bool refuse(void *user, int32_t id)
+static bool allow(void *user, int32_t id)
 {
     (void)user, (void)id;
-    return false;
+    return true;
 }
 
 /* One pick: from the row in which others are -infinity, from a list of ids, from pairs in any
@@ -385,8 +385,8 @@ static int32_t pick_from(int way, struct sampler *s, const float *row, const int
     if (way == 0) return sample_pick(s, masked);
     if (way == 1) return sample_pick_listed(s, row, ids, n);
     if (way == 2) return sample_pick_known(s, pairs, N);
-    assert_int_equal(sample_pick_best_allowed(s, pairs, N, refuse, NULL), SAMPLE_UNDECIDED);
-    assert_int_equal(sample_pick_allowed(s, row, refuse, NULL), SAMPLE_UNDECIDED);
+    assert_int_equal(sample_pick_best_allowed(s, pairs, N, allow, NULL), SAMPLE_UNDECIDED);
+    assert_int_equal(sample_pick_allowed(s, row, allow, NULL), SAMPLE_UNDECIDED);
     int32_t id = sample_takes_best(s, 32) ? sample_pick_best(s, pairs, 32) : SAMPLE_UNDECIDED;
     return id == SAMPLE_UNDECIDED ? sample_pick(s, masked) : id;
 }
