@@ -6,7 +6,7 @@
 #include "base/rng.h"
 #include "parity/parity.h"
 
-enum { EMBED_IDS = 40, POSITION_MAX = 262143 };
+enum { EMBED_IDS = 40, POSITION_MAX = 262143, FOUND_ROWS = 16 };
 
 struct draw {
     struct parity_case *c;
@@ -44,6 +44,23 @@ static struct weight table_of(const char *name, const float *values, int64_t row
                            .data = values};
 }
 
+/* Points of grids take long to find. */
+static bool has_grid(enum format format)
+{
+    const struct format_traits *t = format_traits(format);
+    return t->block_elements == 256 && (t->codes == CODE_N4 || t->codes == CODE_M4) &&
+           format != FORMAT_IQ4_XS;
+}
+
+/* A later row has the blocks of one of the first FOUND_ROWS, beginning with another one. */
+static void repeat_row(const struct format_traits *traits, const char *found, size_t r,
+                       size_t row_bytes, char *row)
+{
+    size_t at = r / FOUND_ROWS * (size_t)traits->block_bytes % row_bytes;
+    memcpy(row, found + at, row_bytes - at);
+    memcpy(row + (row_bytes - at), found, at);
+}
+
 /* The weight of the op in its format, and the values that it means. Between the matrices of a
  * stack lies as much foreign memory, NaN as floats, as between the two halves of a fused matrix. */
 static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t cols)
@@ -58,7 +75,13 @@ static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t 
     memset(data, 0xff, (size_t)n_expert * expert_bytes);
     for (size_t r = 0; r < n_rows; r++) {
         char *row = data + r / (size_t)rows * expert_bytes + r % (size_t)rows * row_bytes;
-        traits->encode(values + r * (size_t)cols, row, cols);
+        size_t from = r % FOUND_ROWS;
+        if (r == from || !has_grid(d->c->shape.format))
+            traits->encode(values + r * (size_t)cols, row, cols);
+        else
+            repeat_row(traits,
+                       data + from / (size_t)rows * expert_bytes + from % (size_t)rows * row_bytes,
+                       r, row_bytes, row);
         traits->decode(row, values + r * (size_t)cols, cols);
     }
     d->c->weight_values = values;
