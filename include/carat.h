@@ -70,7 +70,7 @@ enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E
  * llama.cpp has for "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc". Numbers
  * outside the ranges are CARAT_EUSAGE. Members that are 0 are off, or have the default. */
 struct carat_sampling {      /* zeroed: the likeliest token, without penalties */
-    float temperature;       /* 0 .. 100; 0: greedy */
+    float temperature;       /* 0 .. 100; 0: greedy, unless dynatemp_range says more */
     int32_t top_k;           /* 0: all */
     float top_p;             /* 0 .. 1; 0 or 1: off */
     float min_p;             /* 0 .. 1; 0: off */

@@ -49,7 +49,7 @@ struct gguf_kv {
 
 #define GGUF_DIMS_MAX 4
 
-/* Types that the format knows and we do not decode (Q2_K, I8, NVFP4, ...) stay in the directory,
+/* Types that the format knows and we do not decode (TQ2_0, I8, NVFP4, ...) stay in the directory,
  * since an unknown extra tensor may be skipped. Code that needs such a tensor refuses it and names
  * `type_name`. */
 struct gguf_tensor {
@@ -57,7 +57,7 @@ struct gguf_tensor {
     enum format format; /* FORMAT_COUNT when not is_supported */
     bool is_supported;
     uint32_t gguf_type;    /* as in the file */
-    const char *type_name; /* "Q4_K", "IQ2_XXS" */
+    const char *type_name; /* "Q4_K", "TQ2_0" */
     int n_dims;
     int64_t dims[GGUF_DIMS_MAX]; /* dims[0] is contiguous; unused ones are 1 */
     const uint8_t *data;         /* in the mapping; at least 8-byte aligned in the file */
