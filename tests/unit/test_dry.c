@@ -303,6 +303,39 @@ static void the_usual_breakers_end_a_repetition(void **state)
 
 /* ---- Limits ---- */
 
+/* A character that the vocabulary lacks is in byte tokens: what counts are the bytes, not the names
+ * of the tokens. */
+static void breakers_are_found_in_byte_tokens(void **state)
+{
+    (void)state;
+    static const char text[] = "a\xE2\x82\xAC"
+                               "b";
+    static const struct {
+        const char *breaker;
+        bool ends;
+    } cases[] = {{"\xE2\x82\xAC", true}, {"\xAC", true},    {"a\xE2\x82", true},
+                 {"\x82\xE2", false},    {"<0xE2>", false}, {"x", false}};
+    int32_t *ids, n_bytes = 0;
+    size_t n;
+    assert_int_equal(tokenizer_encode(model->vocab, text, strlen(text), CARAT_SPECIAL_NONE, false,
+                                      &ids, &n, NULL),
+                     CARAT_OK);
+    for (size_t k = 0; k < n; k++) n_bytes += vocab_class(model->vocab, ids[k]) == TOKEN_BYTE;
+    assert_int_equal(n_bytes, 3);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct carat_sampling p = settings((int32_t)n, -1);
+        p.dry_breakers = &cases[i].breaker;
+        p.n_dry_breakers = 1;
+        struct dry *d = open_dry(&p, vocab_count(model->vocab), model->vocab, 100);
+        for (int round = 0; round < 3; round++)
+            for (size_t k = 0; k < n; k++) dry_accept(d, ids[k]);
+        dry_find(d);
+        assert_int_equal(dry_penalty(d, ids[0]) > 0, !cases[i].ends);
+        dry_close(d);
+    }
+    mem_free(ids);
+}
+
 static void a_long_repetition_leaves_logits_finite(void **state)
 {
     (void)state;
@@ -441,6 +474,7 @@ int main(void)
         cmocka_unit_test(breakers_of_one_and_of_several_tokens_end_repetitions),
         cmocka_unit_test(a_break_counts_as_long_as_it_is_looked_at),
         cmocka_unit_test(the_usual_breakers_end_a_repetition),
+        cmocka_unit_test(breakers_are_found_in_byte_tokens),
         cmocka_unit_test(a_long_repetition_leaves_logits_finite),
         cmocka_unit_test(too_many_or_long_breakers_are_refused_by_number),
         cmocka_unit_test(missing_memory_is_reported_and_nothing_is_left),

@@ -302,6 +302,69 @@ static void without_temperature_the_likeliest_token_is_taken(void **state)
     sample_close(s);
 }
 
+/* A dynamic temperature has no meaning with Mirostat, and without it is not 0. */
+static void a_temperature_of_0_stays_0_with_mirostat(void **state)
+{
+    (void)state;
+    const float logits[4] = {1, 1.5f, 1, 1};
+    struct carat_sampling p = {.dynatemp_range = 5, .mirostat = 2, .mirostat_tau = 10};
+    struct sampler *greedy = open_sampler(p, 4);
+    p.mirostat = 0;
+    struct sampler *dynamic = open_sampler(p, 4);
+    int n_others = 0;
+    for (int i = 0; i < 100; i++) {
+        assert_int_equal(sample_pick(greedy, logits), 1);
+        n_others += sample_pick(dynamic, logits) != 1;
+    }
+    assert_true(n_others > 30);
+    sample_close(greedy);
+    sample_close(dynamic);
+}
+
+/* Zeros stand for what carat.h says: the same ids as with these values, others with others. */
+static void zeros_have_the_defaults_of_the_header(void **state)
+{
+    (void)state;
+    static const struct carat_sampling some[][3] = {
+        {{.dry_multiplier = 0.5f}, {.dry_base = 1.75f}, {.dry_base = 2.5f}},
+        {{.dry_multiplier = 0.5f}, {.dry_allowed_length = 2}, {.dry_allowed_length = 3}},
+        {{.mirostat = 2}, {.mirostat_tau = 5}, {.mirostat_tau = 4.5f}},
+        {{.mirostat = 2}, {.mirostat_eta = 0.1f}, {.mirostat_eta = 0.2f}},
+        {{.dynatemp_range = 0.9f}, {.dynatemp_exponent = 1}, {.dynatemp_exponent = 2}},
+        {{.xtc_probability = 1}, {.xtc_threshold = 0.1f}, {.xtc_threshold = 0.2f}},
+    };
+    float logits[N];
+    for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
+        struct sampler *s[3];
+        struct rng r = {k};
+        int n_others = 0;
+        for (int i = 0; i < 3; i++) {
+            struct carat_sampling p = some[k][0], given = some[k][i];
+            p.temperature = p.mirostat ? 8 : 1;
+            if (i > 0) {
+                p.dry_base = given.dry_base;
+                p.dry_allowed_length = given.dry_allowed_length;
+                p.mirostat_tau = given.mirostat_tau;
+                p.mirostat_eta = given.mirostat_eta;
+                p.dynatemp_exponent = given.dynatemp_exponent;
+                p.xtc_threshold = given.xtc_threshold;
+            }
+            s[i] = open_sampler(p, N);
+        }
+        for (uint64_t round = 0; round < 2000; round++) {
+            int32_t next = (int32_t)rng_below(&r, 3); /* short repetitions */
+            fill(logits, N, round);
+            int32_t id = sample_pick(s[0], logits);
+            assert_int_equal(sample_pick(s[1], logits), id);
+            n_others += sample_pick(s[2], logits) != id;
+            for (int i = 0; i < 3; i++) sample_accept(s[i], next);
+        }
+        print_message("case %zu: %d others\n", k, n_others);
+        assert_true(n_others > 0);
+        for (int i = 0; i < 3; i++) sample_close(s[i]);
+    }
+}
+
 /* ---- Mirostat --------------------------------------------------------------------------- */
 
 /* Keeps what has at most `bits` of surprise, draws, and moves `bits` towards the target. */
@@ -558,6 +621,8 @@ int main(void)
         cmocka_unit_test(xtc_comes_into_play_in_its_share_of_seeds),
         cmocka_unit_test(neutral_values_change_nothing),
         cmocka_unit_test(without_temperature_the_likeliest_token_is_taken),
+        cmocka_unit_test(a_temperature_of_0_stays_0_with_mirostat),
+        cmocka_unit_test(zeros_have_the_defaults_of_the_header),
         cmocka_unit_test(mirostat_picks_what_its_definition_picks),
         cmocka_unit_test(a_seed_gives_one_answer_wherever_logits_come_from),
         cmocka_unit_test(best_pairs_are_enough_with_dry),
