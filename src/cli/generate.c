@@ -88,7 +88,8 @@ static int read_breaker(const char *given, char *out, struct carat_error *err)
         status =
             err_set(err, CARAT_EUSAGE, "--dry-sequence-breaker: 1 to %d bytes expected, %zu given",
                     CARAT_DRY_BREAKER_BYTES_MAX, text.length);
-        err_hint(err, "a repetition ends where the text begins: its first words will do");
+        err_hint(err, text.length ? "the first words of the text will do"
+                                  : "the word none says that no text ends a repetition");
     } else {
         memcpy(out, buf_text(&text), text.length + 1);
     }

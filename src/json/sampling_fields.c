@@ -58,9 +58,9 @@ static int take_breaker(const struct carat_value *value, size_t i, struct arena 
                         const char **out, struct carat_error *err)
 {
     char where[48];
-    size_t length = value->as.string.length;
     snprintf(where, sizeof where, "dry_sequence_breakers[%zu]", i);
     if (value->kind != CARAT_STRING) return json_wrong_kind(where, "a string", value, err);
+    size_t length = value->as.string.length;
     if (length == 0 || length > CARAT_DRY_BREAKER_BYTES_MAX)
         return err_set(err, CARAT_EUSAGE, "%s: 1 to %d bytes expected, %zu found", where,
                        CARAT_DRY_BREAKER_BYTES_MAX, length);
