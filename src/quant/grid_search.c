@@ -280,6 +280,9 @@ void grid_encode(const struct grid_facts *facts, grid_put *put,
         uint16_t half = encode_block(&finder, src, groups);
         memset(block, 0, bytes);
         for (int j = 0; j < GRID_GROUPS; j++) put(block, j, &groups[j]);
-        put_scale(block, half);
+        if (put_scale)
+            put_scale(block, half);
+        else
+            memcpy(block, &half, sizeof half);
     }
 }

@@ -36,7 +36,7 @@ struct grid_group {
 /* Writes group j to a block of zeros. */
 typedef void grid_put(uint8_t *block, int j, const struct grid_group *group);
 
-/* n values to blocks; put_scale writes the half of a block. */
+/* n values to blocks. put_scale writes the half of a block; NULL: it comes first. */
 void grid_encode(const struct grid_facts *facts, grid_put *put,
                  void (*put_scale)(uint8_t *block, uint16_t half), const float *src, void *dst,
                  int64_t n);

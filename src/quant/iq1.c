@@ -22,11 +22,6 @@ static void iq1_s_put(uint8_t *block, int j, const struct grid_group *g)
     memcpy(block + 34 + j * 2, &word, sizeof word);
 }
 
-static void iq1_s_put_half(uint8_t *block, uint16_t half)
-{
-    memcpy(block, &half, sizeof half);
-}
-
 void iq1_s_encode(const float *src, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ1_S,
@@ -39,7 +34,7 @@ void iq1_s_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.4f,
                                             .to = 0.8f,
                                             .n_trials = 5};
-    grid_encode(&facts, iq1_s_put, iq1_s_put_half, src, dst, n);
+    grid_encode(&facts, iq1_s_put, NULL, src, dst, n);
 }
 
 void iq1_m_decode(const void *src, float *dst, int64_t n)

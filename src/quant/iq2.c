@@ -7,11 +7,6 @@
 #include "quant/grid_search.h"
 #include "quant/grids.h"
 
-static void put_half(uint8_t *block, uint16_t half)
-{
-    memcpy(block, &half, sizeof half);
-}
-
 void iq2_xxs_decode(const void *src, float *dst, int64_t n)
 {
     grid_decode(FORMAT_IQ2_XXS, src, dst, n);
@@ -39,7 +34,7 @@ void iq2_xxs_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.6f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq2_xxs_put, put_half, src, dst, n);
+    grid_encode(&facts, iq2_xxs_put, NULL, src, dst, n);
 }
 
 void iq2_xs_decode(const void *src, float *dst, int64_t n)
@@ -68,7 +63,7 @@ void iq2_xs_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.6f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq2_xs_put, put_half, src, dst, n);
+    grid_encode(&facts, iq2_xs_put, NULL, src, dst, n);
 }
 
 void iq2_s_decode(const void *src, float *dst, int64_t n)
@@ -98,5 +93,5 @@ void iq2_s_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.6f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq2_s_put, put_half, src, dst, n);
+    grid_encode(&facts, iq2_s_put, NULL, src, dst, n);
 }

@@ -7,11 +7,6 @@
 #include "quant/grid_search.h"
 #include "quant/grids.h"
 
-static void put_half(uint8_t *block, uint16_t half)
-{
-    memcpy(block, &half, sizeof half);
-}
-
 void iq3_xxs_decode(const void *src, float *dst, int64_t n)
 {
     grid_decode(FORMAT_IQ3_XXS, src, dst, n);
@@ -37,7 +32,7 @@ void iq3_xxs_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.7f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq3_xxs_put, put_half, src, dst, n);
+    grid_encode(&facts, iq3_xxs_put, NULL, src, dst, n);
 }
 
 void iq3_s_decode(const void *src, float *dst, int64_t n)
@@ -67,5 +62,5 @@ void iq3_s_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.7f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq3_s_put, put_half, src, dst, n);
+    grid_encode(&facts, iq3_s_put, NULL, src, dst, n);
 }

@@ -7,9 +7,8 @@
  * product has at most four rows; these take every other column of B. For every 32 columns, or 16
  *     acc = fma(d_w, d_x * (float)dot, acc), then fma(minus, d_x * sum of codes, acc)
  * in rising order. With factors (form.cuh) both dots of 32 columns are added up in integers, and so
- * are sums of codes, which are dots by ones. Slices are
- * added in rising order at the end. Nothing of this depends on the other rows or on how many there
- * are, so neither do the bits of a row.
+ * are sums of codes, which are dots by ones. Slices are added in rising order at the end. Nothing
+ * of this depends on the other rows or on how many there are, so neither do the bits of a row.
  *
  * FINE (types.h: ACT_FINE): dot = FINE_STEPS * (dot with the values) + (dot with their low plane),
  * which is exact in 32 bits. With LANE_ROWS = 1 the low plane takes the free columns of B and costs
