@@ -21,9 +21,9 @@
  *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
  *                   Q6_K, Q3_K, IQ2_* and IQ1_* have one for each 16 columns:
  *                   [t][block][half][j] (64 bytes).
- *   scale of Q2_K:  for each t d[j] and -dmin[j] (fp16), then bytes [block][half][j] as in the
- *                   file: d is multiplied by their low four bits, -dmin by the high ones. It has
- *                   no plane `minus` (64 bytes a tile).
+ *   scale of Q2_K:  for each row d and -dmin (fp16), then bytes [block][half] as in the file: d is
+ *                   multiplied by their low four bits, -dmin by the high ones. It has no plane
+ *                   `minus` (64 bytes a tile).
  * A value is scale * code + minus. Codes are the file's quants less the format's offset (Q4_0: 8,
  * Q5_0: 16, Q6_K: 32, Q3_K: 4, else none), in two's complement of their kind's bits where the kind
  * has an offset (quant/format.h); for MXFP4 they are floats, doubled, for IQ3_S odd numbers less 1,

@@ -246,8 +246,8 @@ __device__ __forceinline__ void form_operands(const uint32_t *q, uint32_t high,
 template <enum form F> struct tile_share {
     uint32_t q[form_words(F)];
     uint32_t high;
-    /* half2: rows 2t, 2t + 1; by block, or by block and half. With factors: d and -dmin, then the
-     * factors of both blocks. */
+    /* half2: rows 2t, 2t + 1; by block, or by block and half. With factors: d and -dmin, and the
+     * factors, of the first row, then those of the second. */
     uint32_t scale[form_scales(F)];
     uint32_t minus[2];
 };
@@ -342,18 +342,30 @@ __device__ __forceinline__ float2 half2_at(uint32_t bits)
 
 /* ---- Factors ------------------------------------------------------------------------------- */
 
-/* Of row j of a pair, those of both halves of a block: scales in bits 0 .. 3 and 16 .. 19, minima
- * in bits 4 .. 7 and 20 .. 23. */
+/* Of row j of a pair: the half2 {d, -dmin}, and bytes [block][half] with the factors of d in their
+ * low halves and those of -dmin in the high ones. */
 template <enum form F>
-__device__ __forceinline__ uint32_t share_factors(const tile_share<F> &s, int block, int j)
+__device__ __forceinline__ uint32_t share_units(const tile_share<F> &s, int j)
 {
-    return s.scale[2 + block] >> 8 * j & 0x00ff00ffu;
+    return j ? s.scale[2] : s.scale[0];
+}
+template <enum form F>
+__device__ __forceinline__ uint32_t share_factors(const tile_share<F> &s, int j)
+{
+    return j ? s.scale[3] : s.scale[1];
 }
 
-/* Sums of both halves, times their factors: those of scales, or with `factors` >> 4 of minima. */
-__device__ __forceinline__ int factored(uint32_t factors, int first, int second)
+/* Sums of both halves of a block, times their factors: bytes 2 block and 2 block + 1. IS_SHORT: the
+ * sums have 16 bits. */
+template <bool IS_SHORT>
+__device__ __forceinline__ int factored(uint32_t factors, int block, int first, int second)
 {
-    return (int)(factors & 15) * first + (int)(factors >> 16 & 15) * second;
+    if (!IS_SHORT) {
+        factors >>= 16 * block;
+        return (int)(factors & 15) * first + (int)(factors >> 8 & 15) * second;
+    }
+    int both = (int)__byte_perm((uint32_t)first, (uint32_t)second, 0x5410);
+    return block ? __dp2a_hi(both, (int)factors, 0) : __dp2a_lo(both, (int)factors, 0);
 }
 
 /* ---- Decoding ------------------------------------------------------------------------------ */
@@ -388,10 +400,10 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
     form_fragments<F>(q, high, b);
     int pair = row % 8 / 2, j = row % 2;
     if constexpr (form_has_factors(F)) {
-        const uint16_t *halves = w.scale + (tile * 4 + pair) * 8;
-        uint32_t both = reinterpret_cast<const uint8_t *>(halves + 4)[(block * 2 + half) * 2 + j];
-        scale4(b[block][half], half_at(halves + j) * (float)(both & 15),
-               half_at(halves + 2 + j) * (float)(both >> 4), out);
+        const uint16_t *halves = w.scale + (tile * 8 + row % 8) * 4;
+        uint32_t both = reinterpret_cast<const uint8_t *>(halves + 2)[block * 2 + half];
+        scale4(b[block][half], half_at(halves) * (float)(both & 15),
+               half_at(halves + 1) * (float)(both >> 4), out);
         return;
     }
     int at_scale =

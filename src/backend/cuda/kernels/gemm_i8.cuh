@@ -121,12 +121,14 @@ __device__ __forceinline__ void gemm_i8_add_factored(float sum[4], const uint32_
     mma_i8_k16(second, a[2], a[3], b[1]);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint32_t factors = share_factors<F>(w, block, i % 2);
-        dots[i] = factored(factors, first[i], second[i]);
-        sums[i] = factored(factors >> 4, x[i / 2].halves[0], x[i / 2].halves[1]);
+        uint32_t factors = share_factors<F>(w, i % 2);
+        dots[i] = factored<true>(factors & 0x0f0f0f0fu, block, first[i], second[i]);
+        sums[i] = factored<true>(factors >> 4 & 0x0f0f0f0fu, block, x[i / 2].halves[0],
+                                 x[i / 2].halves[1]);
     }
-    scale_add(sum, dots, x[0].d, x[1].d, half2_at(w.scale[0]));
-    scale_add(sum, sums, x[0].d, x[1].d, half2_at(w.scale[1]));
+    float2 even = half2_at(share_units<F>(w, 0)), odd = half2_at(share_units<F>(w, 1));
+    scale_add(sum, dots, x[0].d, x[1].d, make_float2(even.x, odd.x));
+    scale_add(sum, sums, x[0].d, x[1].d, make_float2(even.y, odd.y));
 }
 
 template <enum form F>

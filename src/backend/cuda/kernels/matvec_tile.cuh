@@ -103,17 +103,6 @@ __device__ __forceinline__ void matvec_dots(int dots[4], const fragments<F> (&b)
     }
 }
 
-/* The sums of a half's activations, as dots by ones: those of group g at 2 g and 2 g + 1. */
-template <bool IS_ONTO> __device__ __forceinline__ void matvec_sums(int sums[4], int half, uint2 x)
-{
-    constexpr uint32_t ONES = 0x01010101u;
-    uint32_t x_half = half ? x.y : x.x;
-    if (IS_ONTO)
-        mma_i8_k16_add(sums, ONES, ONES, x_half);
-    else
-        mma_i8_k16_apart(sums, ONES, ONES, x_half);
-}
-
 /* What a lane reads of a stage: `values` at the row that it gives to B (FINE, LANE_ROWS = 1: odd
  * columns of B at that row's low plane), `scales` at its first row of sums, with {d, d sum, d, d
  * sum} of both blocks, `scales` + `next_scale` at its second; FINE, LANE_ROWS = 2: the low plane is
@@ -149,18 +138,28 @@ __device__ __forceinline__ void matvec_row_dots(int (&out)[WARP_GROUPS * LANE_RO
     }
 }
 
-/* The sums of half a block's activations of the lane's rows: dots by ones. */
+/* The sums of both halves of a block's activations of the lane's rows, as dots by ones: rows 0 .. 7
+ * of A have ones in the first half, the others in the second. */
 template <int LANE_ROWS, bool IS_FINE>
-__device__ __forceinline__ void matvec_row_sums(int (&out)[LANE_ROWS], int half, uint2 x, uint2 low)
+__device__ __forceinline__ void matvec_row_sums(int (&out)[2][LANE_ROWS], uint2 x, uint2 low)
 {
+    constexpr uint32_t ONES = 0x01010101u;
+    const uint32_t a[4] = {ONES, 0, 0, ONES};
     int sums[4];
-    matvec_sums<false>(sums, half, x);
+    mma_i8_k32_apart(sums, a, x.x, x.y);
     if (IS_FINE && LANE_ROWS == 2) {
-        sums[0] *= FINE_STEPS, sums[1] *= FINE_STEPS;
-        matvec_sums<true>(sums, half, low);
+#pragma unroll
+        for (int i = 0; i < 4; i++) sums[i] *= FINE_STEPS;
+        mma_i8_k32_add(sums, a, low.x, low.y);
     }
-    out[0] = IS_FINE && LANE_ROWS == 1 ? sums[0] * FINE_STEPS + sums[1] : sums[0];
-    if (LANE_ROWS == 2) out[LANE_ROWS - 1] = sums[1];
+#pragma unroll
+    for (int half = 0; half < 2; half++)
+#pragma unroll
+        for (int c = 0; c < LANE_ROWS; c++) {
+            int at = half * 2 + c;
+            out[half][c] =
+                IS_FINE && LANE_ROWS == 1 ? sums[at] * FINE_STEPS + sums[at + 1] : sums[at];
+        }
 }
 
 /* acc += a block with factors. What they multiply is added in integers. */
@@ -171,23 +170,23 @@ __device__ __forceinline__ void matvec_add_factored(float (&acc)[WARP_GROUPS * L
                                                     uint2 x, uint2 low,
                                                     const float2 (&d)[LANE_ROWS])
 {
+    const int j = threadIdx.x / 4 % 2; /* of a pair, the lane's weight row */
     int dots[2][WARP_GROUPS * LANE_ROWS], sums[2][LANE_ROWS];
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
+    for (int half = 0; half < 2; half++)
         matvec_row_dots<F, LANE_ROWS, IS_FINE>(dots[half], b, block, half, x, low);
-        matvec_row_sums<LANE_ROWS, IS_FINE>(sums[half], half, x, low);
-    }
+    matvec_row_sums<LANE_ROWS, IS_FINE>(sums, x, low);
 #pragma unroll
     for (int g = 0; g < WARP_GROUPS; g++) {
-        uint32_t factors = share_factors<F>(share[g], block, threadIdx.x / 4 % 2);
-        float scale = own_half(share[g].scale[0]), minus = own_half(share[g].scale[1]);
+        float2 units = half2_at(share_units<F>(share[g], j));
+        uint32_t factors = share_factors<F>(share[g], j);
 #pragma unroll
         for (int c = 0; c < LANE_ROWS; c++) {
             int i = g * LANE_ROWS + c;
-            int dot = factored(factors, dots[0][i], dots[1][i]);
-            int sum = factored(factors >> 4, sums[0][c], sums[1][c]);
-            acc[i] = __fmaf_rn(scale, __fmul_rn(d[c].x, (float)dot), acc[i]);
-            acc[i] = __fmaf_rn(minus, __fmul_rn(d[c].x, (float)sum), acc[i]);
+            int dot = factored<!IS_FINE>(factors & 0x0f0f0f0fu, block, dots[0][i], dots[1][i]);
+            int sum = factored<!IS_FINE>(factors >> 4 & 0x0f0f0f0fu, block, sums[0][c], sums[1][c]);
+            acc[i] = __fmaf_rn(units.x, __fmul_rn(d[c].x, (float)dot), acc[i]);
+            acc[i] = __fmaf_rn(units.y, __fmul_rn(d[c].x, (float)sum), acc[i]);
         }
     }
 }

@@ -29,11 +29,11 @@ __device__ float2 scale_and_minus(const tile_share<F> &share, int i, int pair, i
 {
     /* A lane holds those of rows 2t, 2t + 1: fetch ours. */
     if constexpr (form_has_factors(F)) {
-        uint32_t factors = __shfl_sync(~0u, share.scale[2 + i / 2], pair) >> (i % 2 * 16 + j * 8);
-        float2 d = half2_at(__shfl_sync(~0u, share.scale[0], pair));
-        float2 minus = half2_at(__shfl_sync(~0u, share.scale[1], pair));
-        return make_float2((j ? d.y : d.x) * (float)(factors & 15),
-                           (j ? minus.y : minus.x) * (float)(factors >> 4 & 15));
+        uint32_t of[4];
+        for (int k = 0; k < 4; k++) of[k] = __shfl_sync(~0u, share.scale[k], pair);
+        float2 units = half2_at(of[2 * j]);
+        uint32_t factors = of[2 * j + 1] >> 8 * i;
+        return make_float2(units.x * (float)(factors & 15), units.y * (float)(factors >> 4 & 15));
     } else {
         const int at = form_scales(F) == 4 ? i : i / 2;
         float2 scale = half2_at(__shfl_sync(~0u, share.scale[at], pair)), minus = {};

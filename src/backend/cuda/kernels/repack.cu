@@ -80,14 +80,13 @@ __global__ void __launch_bounds__(THREADS)
         reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane] = gather_pairs(codes, 4);
     int pair = lane / 8, j = lane / 4 % 2;
     if constexpr (form_has_factors(F)) {
-        uint16_t *halves = w.scale + (tile * 4 + pair) * 8;
+        uint16_t *own = w.scale + (tile * 8 + lane / 4) * 4;
         bool is_there = row < n_rows && kt * 64 + t * 16 < w.cols;
         const uint8_t *block = from + kt / 4 * file_block<FORMAT>::BYTES;
-        reinterpret_cast<uint8_t *>(halves + 4)[t * 2 + j] =
-            is_there ? block[kt % 4 * 4 + t] : (uint8_t)0;
+        reinterpret_cast<uint8_t *>(own + 2)[t] = is_there ? block[kt % 4 * 4 + t] : (uint8_t)0;
         if (t > 1) return;
         uint32_t half = is_there ? load_half_word(block + 80 + 2 * t) : 0;
-        halves[t * 2 + j] = (uint16_t)(t == 1 ? half ^ 0x8000u : half);
+        own[t] = (uint16_t)(t == 1 ? half ^ 0x8000u : half);
         return;
     }
     if (t >= form_scales(F)) return;

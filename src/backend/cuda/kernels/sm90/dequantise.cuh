@@ -82,12 +82,14 @@ __device__ __forceinline__ own_scales<FORM_U2> take_scales(const tile_share<FORM
                                                            uint32_t own)
 {
     own_scales<FORM_U2> s;
-    __half2 d = halves_at(__byte_perm(share.scale[0], 0, own));
-    __half2 minus = halves_at(__byte_perm(share.scale[1], 0, own));
-    const int shift = (threadIdx.x & 4) * 2; /* to the row that `own` picks */
+    (void)own;
+    const int j = threadIdx.x / 4 % 2;
+    __half2 units = halves_at(share_units<FORM_U2>(share, j));
+    __half2 d = __low2half2(units), minus = __high2half2(units);
 #pragma unroll
     for (int block = 0; block < 2; block++) {
-        uint32_t factors = share.scale[2 + block] >> shift;
+        uint32_t factors =
+            __byte_perm(share_factors<FORM_U2>(share, j), 0, block ? 0x4342 : 0x4140);
         __half2 low =
             __hadd2(halves_at((factors & 0x000f000fu) | 0x64006400u), __float2half2_rn(-1024.0f));
         __half2 high = __hfma2(halves_at((factors & 0x00f000f0u) | 0x64006400u),
