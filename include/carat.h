@@ -66,9 +66,9 @@ void carat_free(void *memory);   /* NULL is fine */
 enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E4B / the rest */
 
 /* How the next token is chosen. The order: bias and suppressed ids, penalties, DRY, top-n-sigma,
- * top-k, locally typical sampling, temperature, top-p, min-p, XTC, the draw. It is the one that
- * llama.cpp has for "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc". Numbers
- * outside the ranges are CARAT_EUSAGE. Members that are 0 are off, or have the default. */
+ * top-k, locally typical sampling, temperature, top-p, min-p, XTC, the draw. llama.cpp does the
+ * same with --samplers "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc".
+ * A number outside its range is CARAT_EUSAGE. A member that is 0 is off, or has its default. */
 struct carat_sampling {      /* zeroed: the likeliest token, without penalties */
     float temperature;       /* 0 .. 100; 0: greedy, unless dynatemp_range says more */
     int32_t top_k;           /* 0: all */
@@ -97,8 +97,8 @@ struct carat_sampling {      /* zeroed: the likeliest token, without penalties *
      * there is lowered by multiplier * base ^ (n - allowed length), from the allowed length on. */
     float dry_multiplier;       /* 0 .. 100; 0: off */
     float dry_base;             /* 1 .. 100; 0: 1.75 */
-    int32_t dry_allowed_length; /* 1 .. 2^20; 0: 2 */
-    int32_t dry_penalty_last_n; /* tokens it looks at: up to 2^20; 0 or -1: all of them */
+    int32_t dry_allowed_length; /* 1 .. CARAT_DRY_TOKENS_MAX; 0: 2 */
+    int32_t dry_penalty_last_n; /* tokens it looks at; up to as many; 0 or -1: all of them */
     /* Texts that end a repetition: [n_dry_breakers], at most CARAT_DRY_BREAKERS_MAX, each of 1 to
      * CARAT_DRY_BREAKER_BYTES_MAX bytes. The struct borrows them, carat_submit copies them. NULL:
      * "\n", ":", "\"" and "*". To have none, point to anything, with a number of 0. */
@@ -111,7 +111,11 @@ struct carat_sampling {      /* zeroed: the likeliest token, without penalties *
     float mirostat_tau; /* 0 .. 100; 0: 5 */
     float mirostat_eta; /* how fast it adapts: 0 .. 100; 0: 0.1 */
 };
-enum { CARAT_DRY_BREAKERS_MAX = 32, CARAT_DRY_BREAKER_BYTES_MAX = 40 };
+enum {
+    CARAT_DRY_BREAKERS_MAX = 32,
+    CARAT_DRY_BREAKER_BYTES_MAX = 40,
+    CARAT_DRY_TOKENS_MAX = 1 << 20
+};
 
 struct carat_model_info {
     const char *name;    /* general.name, what a terminal may obey removed; or "" */

@@ -102,3 +102,10 @@ double candidates_weigh(struct candidate *all, int32_t count, double temperature
     }
     return sum;
 }
+
+double candidates_sum(const struct candidate *all, int32_t count)
+{
+    double sum = 0.0;
+    for (int32_t i = 0; i < count; i++) sum += all[i].weight;
+    return sum;
+}

@@ -33,4 +33,7 @@ void candidates_sort_by_id(struct candidate *all, int32_t count);
 /* Sets the weights at a temperature above 0; returns their sum. */
 double candidates_weigh(struct candidate *all, int32_t count, double temperature);
 
+/* The sum of the weights. */
+double candidates_sum(const struct candidate *all, int32_t count);
+
 #endif

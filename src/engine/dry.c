@@ -68,17 +68,17 @@ int dry_open(struct dry **out, const struct dry_options *o, struct carat_error *
     *out = NULL;
     struct dry *d = mem_alloc(1, sizeof *d);
     if (!d) return err_no_memory(err, "sampler", sizeof *d);
-    int64_t n_tokens = o->n_tokens > 0 ? o->n_tokens : DRY_LENGTH_MAX;
+    int64_t n_tokens = o->n_tokens > 0 ? o->n_tokens : CARAT_DRY_TOKENS_MAX;
     int64_t window = p->dry_penalty_last_n > 0 ? p->dry_penalty_last_n : n_tokens;
     if (window > n_tokens) window = n_tokens;
-    if (window > DRY_LENGTH_MAX) window = DRY_LENGTH_MAX;
+    if (window > CARAT_DRY_TOKENS_MAX) window = CARAT_DRY_TOKENS_MAX;
     d->n_vocab = o->n_vocab;
     d->multiplier = (double)p->dry_multiplier;
     d->base = (double)p->dry_base;
-    d->exponent_max = d->base > 1.0 ? log((double)FLT_MAX) / log(d->base) : DRY_LENGTH_MAX;
+    d->exponent_max = d->base > 1.0 ? log((double)FLT_MAX) / log(d->base) : CARAT_DRY_TOKENS_MAX;
     d->allowed = p->dry_allowed_length;
     d->window = (int32_t)window;
-    d->room = (int32_t)(2 * window < n_tokens ? 2 * window : n_tokens < window ? window : n_tokens);
+    d->room = (int32_t)(2 * window < n_tokens ? 2 * window : n_tokens);
     d->break_begin = -1;
     int status = dry_breaks_open(&d->breaks, p, o->vocab, err);
     if (status == CARAT_OK && !allocate(d))
@@ -118,7 +118,7 @@ void dry_accept(struct dry *d, int32_t id)
 {
     if (d->n == d->room) drop_oldest(d);
     d->ids[d->n++] = id;
-    if (d->n_new < DRY_LENGTH_MAX) d->n_new++;
+    if (d->n_new < CARAT_DRY_TOKENS_MAX) d->n_new++;
 }
 
 static int32_t window_begin(const struct dry *d)

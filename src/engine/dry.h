@@ -17,8 +17,6 @@
 
 struct dry;
 
-enum { DRY_LENGTH_MAX = 1 << 20 }; /* tokens that are looked at; the allowed length */
-
 /* Whether the settings ask for it. */
 bool dry_is_on(const struct carat_sampling *p);
 

@@ -63,16 +63,15 @@ static int read_breaker(struct breaker *b, const struct vocab *v, const char *te
 int dry_breaks_open(struct dry_breaks **out, const struct carat_sampling *p, const struct vocab *v,
                     struct carat_error *err)
 {
-    const char *const *texts = p->dry_breakers ? p->dry_breakers : sampling_breakers;
-    size_t n = p->dry_breakers ? p->n_dry_breakers : SAMPLING_BREAKERS;
+    if (!p->dry_breakers) p = &sampling_of_zeros;
     *out = NULL;
-    if (!v || n == 0) return CARAT_OK;
+    if (!v || p->n_dry_breakers == 0) return CARAT_OK;
     struct dry_breaks *b = mem_alloc(1, sizeof *b);
     if (!b) return err_no_memory(err, "dry_sequence_breakers", sizeof *b);
     b->vocab = v;
     int status = CARAT_OK;
-    while (status == CARAT_OK && b->n < n) {
-        status = read_breaker(&b->all[b->n], v, texts[b->n], err);
+    while (status == CARAT_OK && b->n < p->n_dry_breakers) {
+        status = read_breaker(&b->all[b->n], v, p->dry_breakers[b->n], err);
         b->n++;
     }
     if (status != CARAT_OK)

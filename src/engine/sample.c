@@ -15,6 +15,7 @@
 #include "engine/candidates.h"
 #include "engine/dry.h"
 #include "engine/shape.h"
+#include "text/sampling_defaults.h"
 
 enum {
     ASKED_MAX = 128, /* candidates that are tried before the row: by a grammar, with penalties */
@@ -101,14 +102,14 @@ int sample_check(const struct carat_sampling *s, struct carat_error *err)
 {
     TRY(check_ranges(s, err));
     TRY(check_mirostat(s, err));
-    if (s->dry_allowed_length < 0 || s->dry_allowed_length > DRY_LENGTH_MAX)
+    if (s->dry_allowed_length < 0 || s->dry_allowed_length > CARAT_DRY_TOKENS_MAX)
         return err_set(err, CARAT_EUSAGE,
-                       "dry_allowed_length: 0 (2) or up to %d expected, %d found", DRY_LENGTH_MAX,
-                       s->dry_allowed_length);
-    if (s->dry_penalty_last_n < -1 || s->dry_penalty_last_n > DRY_LENGTH_MAX)
+                       "dry_allowed_length: 0 (2) or up to %d expected, %d found",
+                       CARAT_DRY_TOKENS_MAX, s->dry_allowed_length);
+    if (s->dry_penalty_last_n < -1 || s->dry_penalty_last_n > CARAT_DRY_TOKENS_MAX)
         return err_set(err, CARAT_EUSAGE,
                        "dry_penalty_last_n: -1 (all) or up to %d expected, %d found",
-                       DRY_LENGTH_MAX, s->dry_penalty_last_n);
+                       CARAT_DRY_TOKENS_MAX, s->dry_penalty_last_n);
     TRY(dry_check_breakers(s, err));
     if (s->top_k < 0)
         return err_set(err, CARAT_EUSAGE, "top_k: 0 (all) or more expected, %d found", s->top_k);
@@ -190,17 +191,17 @@ static void fill_in(float *member, float value)
 /* Replaces zeros by the defaults that they stand for. */
 static struct carat_sampling complete(struct carat_sampling p)
 {
-    enum { LAST_N = 64, ALLOWED = 2 };
-    fill_in(&p.top_p, 1.0f);
-    fill_in(&p.repeat_penalty, 1.0f);
-    fill_in(&p.typical_p, 1.0f);
-    fill_in(&p.xtc_threshold, 0.1f);
-    fill_in(&p.dynatemp_exponent, 1.0f);
-    fill_in(&p.dry_base, 1.75f);
-    fill_in(&p.mirostat_tau, 5.0f);
-    fill_in(&p.mirostat_eta, 0.1f);
-    if (p.repeat_last_n == 0) p.repeat_last_n = LAST_N;
-    if (p.dry_allowed_length == 0) p.dry_allowed_length = ALLOWED;
+    const struct carat_sampling *d = &sampling_of_zeros;
+    fill_in(&p.top_p, d->top_p);
+    fill_in(&p.repeat_penalty, d->repeat_penalty);
+    fill_in(&p.typical_p, d->typical_p);
+    fill_in(&p.xtc_threshold, d->xtc_threshold);
+    fill_in(&p.dynatemp_exponent, d->dynatemp_exponent);
+    fill_in(&p.dry_base, d->dry_base);
+    fill_in(&p.mirostat_tau, d->mirostat_tau);
+    fill_in(&p.mirostat_eta, d->mirostat_eta);
+    if (p.repeat_last_n == 0) p.repeat_last_n = d->repeat_last_n;
+    if (p.dry_allowed_length == 0) p.dry_allowed_length = d->dry_allowed_length;
     drop_idle(&p);
     return p;
 }
@@ -385,11 +386,18 @@ static int32_t cut_tail(const struct sampler *s, int32_t count, double sum)
     return kept;
 }
 
+/* Both, for candidates in any order. */
+static int32_t cut_unsorted(struct sampler *s, int32_t count, double sum)
+{
+    count = drop_tail(s, count, sum);
+    if (s->sampling.top_p >= 1.0f) return count;
+    candidates_sort(s->candidates, count, false);
+    return cut_tail(s, count, sum);
+}
+
 static int32_t draw(struct sampler *s, int32_t count)
 {
-    double sum = 0.0;
-    for (int32_t i = 0; i < count; i++) sum += s->candidates[i].weight;
-    double point = rng_unit(&s->rng) * sum;
+    double point = rng_unit(&s->rng) * candidates_sum(s->candidates, count);
     int32_t id = -1; /* rounding may let the loop reach its end: then the last possible one */
     for (int32_t i = 0; i < count; i++) {
         if (s->candidates[i].weight > 0.0) id = s->candidates[i].id;
@@ -411,8 +419,7 @@ static void find_floor(struct sampler *s, const float *logits, int32_t n)
 static int32_t pick_unsurprising(struct sampler *s, int32_t count, double sum)
 {
     count = shape_keep_unsurprising(s->candidates, count, sum, s->surprise_max);
-    double kept = 0.0, weight = 0.0;
-    for (int32_t i = 0; i < count; i++) kept += s->candidates[i].weight;
+    double kept = candidates_sum(s->candidates, count), weight = 0.0;
     int32_t id = draw(s, count);
     for (int32_t i = 0; i < count; i++)
         if (s->candidates[i].id == id) weight = s->candidates[i].weight;
@@ -439,11 +446,7 @@ static int32_t pick_shaped(struct sampler *s, int32_t count)
     }
     double sum = candidates_weigh(all, count, temperature);
     if (p->mirostat) return pick_unsurprising(s, count, sum);
-    count = drop_tail(s, count, sum);
-    if (p->top_p < 1.0f) {
-        candidates_sort(all, count, false);
-        count = cut_tail(s, count, sum);
-    }
+    count = cut_unsorted(s, count, sum);
     if (p->xtc_probability > 0.0f && count > 1 && rng_unit(&s->rng) < (double)p->xtc_probability)
         count = shape_drop_choices(all, count, (double)p->xtc_threshold);
     return draw(s, count);
@@ -480,12 +483,7 @@ static int32_t pick_from_all(struct sampler *s, int32_t count)
 {
     if (s->is_shaped) return pick_shaped(s, count);
     double sum = candidates_weigh(s->candidates, count, (double)s->sampling.temperature);
-    count = drop_tail(s, count, sum);
-    if (s->sampling.top_p < 1.0f) {
-        candidates_sort(s->candidates, count, false);
-        count = cut_tail(s, count, sum);
-    }
-    return draw(s, count);
+    return draw(s, cut_unsorted(s, count, sum));
 }
 
 /* At most `limit` candidates from the best pairs; their number, or -1. */

@@ -2,13 +2,6 @@
 
 #include <math.h>
 
-static double sum_of_weights(const struct candidate *all, int32_t count)
-{
-    double sum = 0.0;
-    for (int32_t i = 0; i < count; i++) sum += all[i].weight;
-    return sum;
-}
-
 /* ---- Top-n-sigma ------------------------------------------------------------------------ */
 
 float shape_sigma_floor(const float *logits, int32_t n, float n_sigma)
@@ -105,7 +98,7 @@ double shape_temperature(struct candidate *all, int32_t count, float temperature
 
 int32_t shape_drop_choices(struct candidate *all, int32_t count, double threshold)
 {
-    double least = threshold * sum_of_weights(all, count);
+    double least = threshold * candidates_sum(all, count);
     int32_t last = -1, kept = 0;
     for (int32_t i = 0; i < count; i++)
         if (all[i].weight >= least && (last < 0 || candidate_after(all[i], all[last]))) last = i;

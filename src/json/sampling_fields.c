@@ -95,13 +95,14 @@ static int read_breakers(struct carat_sampling *p, const struct carat_value *roo
 int sampling_fields_read(struct carat_sampling *p, const struct carat_value *root,
                          struct arena *arena, struct carat_error *err)
 {
-    enum { LENGTH_MAX = 1 << 20 };
     TRY(read_reals(p, root, err));
     TRY(json_read_whole(root, "top_k", -1, INT32_MAX, &p->top_k, err));
     if (p->top_k < 0) p->top_k = 0; /* vLLM writes "all" so */
     TRY(json_read_whole(root, "repeat_last_n", -1, INT32_MAX, &p->repeat_last_n, err));
-    TRY(json_read_whole(root, "dry_allowed_length", 1, LENGTH_MAX, &p->dry_allowed_length, err));
-    TRY(json_read_whole(root, "dry_penalty_last_n", -1, LENGTH_MAX, &p->dry_penalty_last_n, err));
+    TRY(json_read_whole(root, "dry_allowed_length", 1, CARAT_DRY_TOKENS_MAX, &p->dry_allowed_length,
+                        err));
+    TRY(json_read_whole(root, "dry_penalty_last_n", -1, CARAT_DRY_TOKENS_MAX,
+                        &p->dry_penalty_last_n, err));
     TRY(read_mirostat(p, root, err));
     return read_breakers(p, root, arena, err);
 }

@@ -4,8 +4,9 @@
 
 #include "json/json_tree.h"
 
-/* Reads all members but the seed. Those that are absent or null leave *p as it is. Breakers are
- * copied to the arena. CARAT_EUSAGE names the member, its range and what was found. */
+/* Reads all members except the seed. A member that is absent or null changes nothing in *p. Texts
+ * of breakers are copied to the arena. CARAT_EUSAGE names the member, its range and what was
+ * found. */
 int sampling_fields_read(struct carat_sampling *p, const struct carat_value *root,
                          struct arena *arena, struct carat_error *err);
 

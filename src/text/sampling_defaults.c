@@ -1,6 +1,21 @@
 #include "text/sampling_defaults.h"
 
-const char *const sampling_breakers[SAMPLING_BREAKERS] = {"\n", ":", "\"", "*"};
+/* Texts that end a repetition for DRY. */
+static const char *const breakers[] = {"\n", ":", "\"", "*"};
+
+const struct carat_sampling sampling_of_zeros = {.top_p = 1.0f,
+                                                 .repeat_penalty = 1.0f,
+                                                 .repeat_last_n = 64,
+                                                 .typical_p = 1.0f,
+                                                 .xtc_threshold = 0.1f,
+                                                 .dynatemp_exponent = 1.0f,
+                                                 .dry_base = 1.75f,
+                                                 .dry_allowed_length = 2,
+                                                 .dry_breakers = breakers,
+                                                 .n_dry_breakers =
+                                                     sizeof breakers / sizeof *breakers,
+                                                 .mirostat_tau = 5.0f,
+                                                 .mirostat_eta = 0.1f};
 
 static int read_share(const struct gguf *g, const char *key, float low, float high, float *out,
                       struct carat_error *err)
@@ -14,22 +29,12 @@ static int read_share(const struct gguf *g, const char *key, float low, float hi
 int sampling_defaults_read(const struct gguf *g, struct carat_sampling *out,
                            struct carat_error *err)
 {
-    struct carat_sampling s = {.temperature = 1.0f,
-                               .top_k = 64,
-                               .top_p = 0.95f,
-                               .repeat_penalty = 1.0f,
-                               .repeat_last_n = 64,
-                               .typical_p = 1.0f,
-                               .top_n_sigma = -1.0f,
-                               .xtc_threshold = 0.1f,
-                               .dynatemp_exponent = 1.0f,
-                               .dry_base = 1.75f,
-                               .dry_allowed_length = 2,
-                               .dry_penalty_last_n = -1,
-                               .dry_breakers = sampling_breakers,
-                               .n_dry_breakers = SAMPLING_BREAKERS,
-                               .mirostat_tau = 5.0f,
-                               .mirostat_eta = 0.1f};
+    struct carat_sampling s = sampling_of_zeros;
+    s.temperature = 1.0f;
+    s.top_k = 64;
+    s.top_p = 0.95f;
+    s.top_n_sigma = -1.0f;
+    s.dry_penalty_last_n = -1;
     TRY(read_share(g, "general.sampling.temp", 0.0f, 100.0f, &s.temperature, err));
     TRY(read_share(g, "general.sampling.top_p", 0.0f, 1.0f, &s.top_p, err));
     TRY(read_share(g, "general.sampling.min_p", 0.0f, 1.0f, &s.min_p, err));

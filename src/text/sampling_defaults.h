@@ -5,9 +5,8 @@
 #include "carat.h"
 #include "gguf/gguf.h"
 
-/* Texts that end a repetition for DRY, unless others are asked for. */
-enum { SAMPLING_BREAKERS = 4 };
-extern const char *const sampling_breakers[SAMPLING_BREAKERS];
+/* What zeros in carat_sampling stand for, where they do not mean off. */
+extern const struct carat_sampling sampling_of_zeros;
 
 /* Google's values (temperature 1, top-k 64, top-p 0.95, the rest off), overridden by the file's
  * general.sampling.*. A value of a wrong type or out of range is CARAT_EFORMAT. */
