@@ -20,6 +20,7 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/os.h"
+#include "quant/grid_blocks.h"
 #include "support/gemma_file.h"
 
 /* ---- Random blocks ---------------------------------------------------------------------- */
@@ -177,12 +178,7 @@ static void put_scales(const struct filler *f, uint8_t *block)
         return;
     case FORMAT_Q3_K: put_half(block + 108, f->scale[pick]); return;
     case FORMAT_MXFP4: block[0] = f->power[pick]; return;
-    case FORMAT_IQ1_M: /* the top four bits of four words */
-        for (int i = 0; i < 4; i++) {
-            uint8_t *top = block + 49 + i * 2;
-            *top = (uint8_t)((*top & 15) | (f->scale[pick] >> 4 * i & 15) << 4);
-        }
-        return;
+    case FORMAT_IQ1_M: iq1_m_put_half(block, f->scale[pick]); return;
     case FORMAT_Q8_0: /* -128 does not occur in real files */
         for (int i = 2; i < 34; i++) block[i] = (uint8_t)(block[i] + (block[i] == 0x80));
         break;

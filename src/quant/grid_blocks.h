@@ -16,6 +16,29 @@ struct grid_codes {
     float scale;       /* of the block; a half times a power of two */
 };
 
+static inline bool format_has_grid(enum format format)
+{
+    switch (format) {
+    case FORMAT_IQ3_XXS:
+    case FORMAT_IQ3_S:
+    case FORMAT_IQ2_XXS:
+    case FORMAT_IQ2_XS:
+    case FORMAT_IQ2_S:
+    case FORMAT_IQ1_S:
+    case FORMAT_IQ1_M: return true;
+    default: return false;
+    }
+}
+
+/* Stores the half of a block of IQ1_M, which has it in the top four bits of four words. */
+static inline void iq1_m_put_half(uint8_t *block, uint16_t half)
+{
+    for (int i = 0; i < 4; i++) {
+        uint8_t *top = block + 49 + i * 2;
+        *top = (uint8_t)((*top & 15) | (half >> 4 * i & 15) << 4);
+    }
+}
+
 /* The scale of a block is this times the half that it holds. */
 float grid_unit(enum format format);
 

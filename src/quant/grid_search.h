@@ -21,7 +21,8 @@ struct grid_facts {
     enum grid_signs signs;
     int n_shared;   /* values that share a factor: 16 or 32 */
     int factor_max; /* factors are odd */
-    /* Scales to try: these parts of the one that maps the largest value to the largest level. */
+    /* Which scales are tried: the one that maps the largest value to the largest level, times
+     * numbers between these two. */
     float from, to;
     int n_trials;
 };

@@ -54,11 +54,6 @@ static void iq1_m_put(uint8_t *block, int j, const struct grid_group *g)
     word[1] |= (uint8_t)(factors >> 8);
 }
 
-static void iq1_m_put_half(uint8_t *block, uint16_t half)
-{
-    for (int i = 0; i < 4; i++) block[48 + i * 2 + 1] |= (uint8_t)((half >> 4 * i & 15) << 4);
-}
-
 void iq1_m_encode(const float *src, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ1_M,

@@ -9,6 +9,7 @@
 #include "cuda/check_act.h"
 #include "cuda/check_tiles.h"
 #include "quant/format.h"
+#include "quant/grid_blocks.h"
 
 enum { COLS = 256, BAD_ROW = 1, BAD_COL = 70, ROWS_MOST = 9 };
 
@@ -338,20 +339,18 @@ static void check_many_rows(struct check *c)
     }
 }
 
-/* The scale of a block becomes NaN. IQ1_M has it in the top four bits of four words. */
+/* The scale of a block becomes NaN. */
 static void put_nan(enum format format, char *block)
 {
+    const uint16_t half = 0x7e00;
     int at = format == FORMAT_Q2_K   ? 80
              : format == FORMAT_Q3_K ? 108
              : format == FORMAT_Q6_K ? 208
                                      : 0;
     if (format == FORMAT_IQ1_M)
-        for (int i = 0; i < 4; i++) {
-            char *top = block + 49 + i * 2;
-            *top = (char)((*top & 15) | (0x7e00 >> 4 * i & 15) << 4);
-        }
+        iq1_m_put_half((uint8_t *)block, half);
     else
-        memcpy(block + at, &(uint16_t){0x7e00}, 2);
+        memcpy(block + at, &half, sizeof half);
 }
 
 /* A weight of 8 rows in `format`, as a mirror. The scale of the block at BAD_ROW, BAD_COL is

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "quant/grid_blocks.h"
 
 float *random_floats(int64_t n, float spread, uint64_t seed)
 {
@@ -51,15 +52,6 @@ static void set_extreme_codes(enum format format, uint8_t *row, int64_t cols, in
         }
 }
 
-/* Whether a format has grids: its encoder makes extreme codes of values that are as large as each
- * other, because scales that map them to the largest levels are tried first. */
-static bool has_grid(enum format format)
-{
-    const struct format_traits *t = format_traits(format);
-    return t->block_elements == 256 && format != FORMAT_IQ4_XS &&
-           (t->codes == CODE_N4 || t->codes == CODE_M4);
-}
-
 void tiled_open(struct tiled *t, const struct cpu_kernels *k, enum format format, int64_t rows,
                 int64_t cols, bool is_extreme)
 {
@@ -68,12 +60,15 @@ void tiled_open(struct tiled *t, const struct cpu_kernels *k, enum format format
     uint8_t *bytes = mem_alloc((size_t)rows, row_bytes);
     t->decoded = mem_alloc((size_t)(rows * cols), sizeof(float));
     if (!values || !bytes || !t->decoded) abort();
-    for (int64_t i = 0; is_extreme && has_grid(format) && i < rows * cols; i++)
+    /* Encoders of grids make extreme codes of values that are as large as each other, because
+     * scales that map them to the largest levels are tried first. */
+    const bool has_grid = format_has_grid(format);
+    for (int64_t i = 0; is_extreme && has_grid && i < rows * cols; i++)
         values[i] = is_high(i / cols, i % cols) ? 0.5f : -0.5f;
     for (int64_t r = 0; r < rows; r++) {
         uint8_t *row = bytes + (size_t)r * row_bytes;
         format_traits(format)->encode(values + r * cols, row, cols);
-        if (is_extreme && !has_grid(format)) set_extreme_codes(format, row, cols, r);
+        if (is_extreme && !has_grid) set_extreme_codes(format, row, cols, r);
         format_traits(format)->decode(row, t->decoded + r * cols, cols);
     }
     t->source = (struct weight){.name = "weight",

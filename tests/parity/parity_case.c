@@ -5,6 +5,7 @@
 #include "base/assert.h"
 #include "base/rng.h"
 #include "parity/parity.h"
+#include "quant/grid_blocks.h"
 
 enum { EMBED_IDS = 40, POSITION_MAX = 262143, FOUND_ROWS = 16 };
 
@@ -44,15 +45,8 @@ static struct weight table_of(const char *name, const float *values, int64_t row
                            .data = values};
 }
 
-/* Points of grids take long to find. */
-static bool has_grid(enum format format)
-{
-    const struct format_traits *t = format_traits(format);
-    return t->block_elements == 256 && (t->codes == CODE_N4 || t->codes == CODE_M4) &&
-           format != FORMAT_IQ4_XS;
-}
-
-/* A later row has the blocks of one of the first FOUND_ROWS, beginning with another one. */
+/* Points of grids take long to find, so a later row has the blocks of one of the first FOUND_ROWS,
+ * beginning with another one. */
 static void repeat_row(const struct format_traits *traits, const char *found, size_t r,
                        size_t row_bytes, char *row)
 {
@@ -76,7 +70,7 @@ static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t 
     for (size_t r = 0; r < n_rows; r++) {
         char *row = data + r / (size_t)rows * expert_bytes + r % (size_t)rows * row_bytes;
         size_t from = r % FOUND_ROWS;
-        if (r == from || !has_grid(d->c->shape.format))
+        if (r == from || !format_has_grid(d->c->shape.format))
             traits->encode(values + r * (size_t)cols, row, cols);
         else
             repeat_row(traits,

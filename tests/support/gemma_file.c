@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/assert.h"
+#include "quant/grid_blocks.h"
 
 /* clang-format off */
 static const struct gemma_shape true_shapes[GEMMA_SIZES] = {
@@ -140,17 +141,10 @@ static enum format fitting_format(enum format format, int64_t inputs)
     switch (format) {
     case FORMAT_Q2_K:
     case FORMAT_Q3_K:
-    case FORMAT_IQ4_XS:
-    case FORMAT_IQ3_XXS:
-    case FORMAT_IQ3_S:
-    case FORMAT_IQ2_XXS:
-    case FORMAT_IQ2_XS:
-    case FORMAT_IQ2_S:
-    case FORMAT_IQ1_S:
-    case FORMAT_IQ1_M: return FORMAT_IQ4_NL;
+    case FORMAT_IQ4_XS: return FORMAT_IQ4_NL;
     case FORMAT_Q4_K: return FORMAT_Q4_0;
     case FORMAT_Q5_K: return FORMAT_Q5_0;
-    default: return FORMAT_Q8_0;
+    default: return format_has_grid(format) ? FORMAT_IQ4_NL : FORMAT_Q8_0;
     }
 }
 

@@ -143,13 +143,10 @@ void block32_read(enum format format, const uint8_t *block, int j, struct block3
     case FORMAT_Q6_K: read_q6_k(block, j, out); break;
     case FORMAT_IQ4_XS: read_iq4_xs(block, j, out); break;
     case FORMAT_MXFP4: read_mxfp4(block, out); break;
-    case FORMAT_IQ3_XXS:
-    case FORMAT_IQ3_S:
-    case FORMAT_IQ2_XXS:
-    case FORMAT_IQ2_XS:
-    case FORMAT_IQ2_S:
-    case FORMAT_IQ1_S:
-    case FORMAT_IQ1_M: read_grid(format, block, j, out); break;
-    default: read_simple(format_traits(format), block, out); break;
+    default:
+        if (format_has_grid(format))
+            read_grid(format, block, j, out);
+        else
+            read_simple(format_traits(format), block, out);
     }
 }
