@@ -65,10 +65,11 @@ void carat_free(void *memory);   /* NULL is fine */
 
 enum carat_size { CARAT_SIZE_SMALL, CARAT_SIZE_LARGE }; /* chat template: E2B, E4B / the rest */
 
-/* How the next token is chosen. The order: bias and suppressed ids, penalties, DRY, top-n-sigma,
- * top-k, locally typical sampling, temperature, top-p, min-p, XTC, the draw. llama.cpp does the
- * same with --samplers "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc".
+/* How the next token is chosen. The order, unless `samplers` has another one: bias and suppressed
+ * ids, penalties, DRY, top-n-sigma, top-k, locally typical sampling, temperature, top-p, min-p,
+ * XTC, the draw. In llama.cpp's own order temperature comes last: "edskypmxt".
  * A number outside its range is CARAT_EUSAGE. A member that is 0 is off, or has its default. */
+#define CARAT_SAMPLERS "edskytpmx"
 struct carat_sampling {      /* zeroed: the likeliest token, without penalties */
     float temperature;       /* 0 .. 100; 0: greedy, unless dynatemp_range says more */
     int32_t top_k;           /* 0: all */
@@ -110,6 +111,12 @@ struct carat_sampling {      /* zeroed: the likeliest token, without penalties *
     int32_t mirostat;   /* 0: off; 2 */
     float mirostat_tau; /* 0 .. 100; 0: 5 */
     float mirostat_eta; /* how fast it adapts: 0 .. 100; 0: 0.1 */
+    /* The samplers that run, in their order, by llama.cpp's letters: penalties e, DRY d,
+     * top-n-sigma s, top-k k, typical y, temperature t, top-p p, min-p m, XTC x. Each may stand
+     * there once. What is not there is off; a temperature is 1 then. Bias and suppressed ids come
+     * before all of them. With a temperature of 0, unless it is dynamic, and with Mirostat only e,
+     * d and t matter, and t comes after the others. "": CARAT_SAMPLERS; "-": none runs. */
+    char samplers[16];
 };
 enum {
     CARAT_DRY_BREAKERS_MAX = 32,

@@ -39,7 +39,8 @@ class Sampling(ctypes.Structure):
                 ("dynatemp_exponent", c_float), ("dry_multiplier", c_float), ("dry_base", c_float),
                 ("dry_allowed_length", c_int32), ("dry_penalty_last_n", c_int32),
                 ("dry_breakers", POINTER(c_char_p)), ("n_dry_breakers", c_size_t),
-                ("mirostat", c_int32), ("mirostat_tau", c_float), ("mirostat_eta", c_float)]
+                ("mirostat", c_int32), ("mirostat_tau", c_float), ("mirostat_eta", c_float),
+                ("samplers", c_char * 16)]
 
 
 class Request(ctypes.Structure):

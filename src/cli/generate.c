@@ -7,6 +7,7 @@
 #include <sys/random.h>
 
 #include "base/json_writer.h"
+#include "base/samplers.h"
 #include "cli/escapes.h"
 #include "cli/signals.h"
 #include "cli/terminal.h"
@@ -77,6 +78,23 @@ static void take_sampling(struct carat_sampling *p, const struct options *o, boo
         p->mirostat = (int32_t)strtol(mirostat->text, NULL, 10);
 }
 
+/* Names or letters. Of both, what takes precedence counts. */
+static int read_order(struct carat_sampling *p, const struct options *o, struct carat_error *err)
+{
+    const struct option_value *names = &o->values[OPT_SAMPLERS];
+    const struct option_value *letters = &o->values[OPT_SAMPLER_SEQ];
+    if (names->is_set && letters->is_set && names->origin == letters->origin) {
+        err_set(err, CARAT_EUSAGE, "--samplers and --sampler-seq: one of them expected");
+        err_hint(err, "they say the same by names and by letters");
+        return CARAT_EUSAGE;
+    }
+    if (letters->is_set && letters->origin > names->origin)
+        return samplers_read_letters(p->samplers, letters->text, strlen(letters->text),
+                                     "--sampler-seq", err);
+    if (!names->is_set) return CARAT_OK;
+    return samplers_read_names(p->samplers, names->text, strlen(names->text), "--samplers", err);
+}
+
 static int read_breaker(const char *given, char *out, struct carat_error *err)
 {
     struct buf text = {0};
@@ -136,6 +154,7 @@ int generation_read(struct generation *g, const struct options *o, const carat_m
     *g = (struct generation){.sampling = info->sampling};
     if (g->sampling.repeat_last_n == 0) g->sampling.repeat_last_n = 64;
     take_sampling(&g->sampling, o, false);
+    TRY(read_order(&g->sampling, o, err));
     TRY(read_breakers(g, &o->values[OPT_DRY_BREAKER], err));
     if (o->values[OPT_DRY_BREAKER].is_set) take_breakers(g);
     g->sampling.seed = seed_of(o);
@@ -162,11 +181,12 @@ int generation_take(struct generation *g, const struct options *o, const carat_m
                     const struct chat_request *request, struct carat_error *err)
 {
     const struct option_value *v = o->values;
-    uint64_t seed =
-        request->has_seed && !v[OPT_SEED].is_flag ? request->sampling.seed : g->sampling.seed;
+    const struct carat_sampling own = g->sampling;
     g->sampling = request->sampling;
-    g->sampling.seed = seed;
+    if (!request->has_seed || v[OPT_SEED].is_flag) g->sampling.seed = own.seed;
     take_sampling(&g->sampling, o, true);
+    if (v[OPT_SAMPLERS].is_flag || v[OPT_SAMPLER_SEQ].is_flag)
+        memcpy(g->sampling.samplers, own.samplers, sizeof own.samplers);
     if (v[OPT_DRY_BREAKER].is_flag) take_breakers(g);
     if (request->max_tokens >= 0 && !v[OPT_MAX_TOKENS].is_flag) g->max_tokens = request->max_tokens;
     if (request->n_stops > 0 && !v[OPT_STOP].is_flag) {

@@ -147,6 +147,11 @@
       "bits of surprise that Mirostat aims at (default: 5)")                                       \
     X(MIROSTAT_ETA, REAL, "mirostat-lr", "", "", 0, 100, ON_ANSWER, "ETA",                         \
       "how fast Mirostat adapts (default: 0.1)")                                                   \
+    X(SAMPLERS, TEXT, "samplers", "", "", 0, 0, ON_ANSWER, "LIST",                                 \
+      "run these samplers alone, in this order: the default is penalties;dry;top_n_sigma;"         \
+      "top_k;typ_p;temperature;top_p;min_p;xtc")                                                   \
+    X(SAMPLER_SEQ, TEXT, "sampler-seq", "--sampling-seq", "", 0, 0, ON_ANSWER, "LETTERS",          \
+      "the same by letters (default: edskytpmx)")                                                  \
     X(SEED, INT, "seed", "-s", "-1", -1, SEED_MAX, ON_TALK, "N",                                   \
       "random seed; -1 draws one. Same seed and build: same answer")                               \
     X(STOP, LIST, "stop", "-r --reverse-prompt", "", 0, 0, ON_TALK, "TEXT",                        \
@@ -553,19 +558,6 @@
     Y("-embd --embeddings", "N", ON(BENCH), "0", NONE, "", "there are no embeddings yet")          \
     Y("--chat-template", "NAME", ON_TALK, "gemma|gemma4", NONE, "",                                \
       "Gemma 4's template is built in: leave this out")                                            \
-    Y("--samplers", "LIST", ON_ANSWER,                                                             \
-      "penalties;top_k;temperature;top_p;min_p|top_k;temperature;top_p;min_p|"                     \
-      "penalties;temperature;top_k;top_p;min_p|temperature;top_k;top_p;min_p|"                     \
-      "top_k;temperature;top_p|temperature;top_k;top_p|"                                           \
-      "penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc|"                         \
-      "dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc|"                                   \
-      "penalties;dry;top_k;typ_p;temperature;top_p;min_p;xtc|"                                     \
-      "dry;top_k;typ_p;temperature;top_p;min_p;xtc",                                               \
-      NONE, "",                                                                                    \
-      "the order here is penalties;dry;top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc")       \
-    Y("--sampler-seq --sampling-seq", "LIST", ON_ANSWER,                                           \
-      "ektpm|ktpm|tkpm|etkpm|edskytpmx|dskytpmx|edkytpmx|dkytpmx", NONE, "",                       \
-      "the order here is edskytpmx")                                                               \
     Y("--adaptive-target", "N", ON_ANSWER, "-1", NONE, "", "there is no adaptive-p: -1 is off")    \
     Y("--adaptive-decay", "N", ON_ANSWER, "*", NONE, "", "")                                       \
     Y("--rope-scaling", "MODE", ON_ANSWER | ON(PERPLEXITY), "none", NONE, "",                      \

@@ -5,10 +5,11 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/samplers.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
-enum setting_kind { REAL, WHOLE, SEED };
+enum setting_kind { REAL, WHOLE, SEED, ORDER };
 
 static const struct setting {
     enum option_id id;
@@ -38,11 +39,14 @@ static const struct setting {
     {OPT_MIROSTAT, WHOLE, offsetof(struct generation, sampling.mirostat)},
     {OPT_MIROSTAT_TAU, REAL, offsetof(struct generation, sampling.mirostat_tau)},
     {OPT_MIROSTAT_ETA, REAL, offsetof(struct generation, sampling.mirostat_eta)},
+    {OPT_SAMPLERS, ORDER, offsetof(struct generation, sampling.samplers)},
 };
 enum { SETTINGS = sizeof settings / sizeof *settings };
 
-static const size_t kind_size[] = {
-    [REAL] = sizeof(float), [WHOLE] = sizeof(int32_t), [SEED] = sizeof(uint64_t)};
+static const size_t kind_size[] = {[REAL] = sizeof(float),
+                                   [WHOLE] = sizeof(int32_t),
+                                   [SEED] = sizeof(uint64_t),
+                                   [ORDER] = SAMPLERS_SIZE};
 
 const char *settings_name(size_t n)
 {
@@ -97,8 +101,8 @@ static const struct setting *find(const char *spelling)
 static int set_number(struct generation *g, const char *text, const carat_model *model,
                       struct carat_error *err)
 {
-    char name[64] = "--", value[64] = "", rest[2];
-    int n = sscanf(text, "%61s %63s %1s", name + 2, value, rest);
+    char name[64] = "--", value[128] = "", rest[2];
+    int n = sscanf(text, "%61s %127s %1s", name + 2, value, rest);
     const struct setting *setting = find(name);
     if (!setting) {
         err_set(err, CARAT_EUSAGE, "/set: there is no %s to set", name + 2);
@@ -134,6 +138,13 @@ int settings_set(struct generation *g, struct stop_list *stops, const char *text
     return CARAT_OK;
 }
 
+static void add_samplers(struct buf *out, const char *letters)
+{
+    for (const char *c = letters; sampler_name(*c); c++)
+        buf_printf(out, "%s%s", c == letters ? "" : ";", sampler_name(*c));
+    if (!sampler_name(letters[0])) buf_add_text(out, "none");
+}
+
 static void add_value(struct buf *out, const struct generation *g, const struct setting *setting)
 {
     const char *at = (const char *)g + setting->offset;
@@ -153,6 +164,7 @@ static void add_value(struct buf *out, const struct generation *g, const struct 
         memcpy(&seed, at, sizeof seed);
         buf_printf(out, "%llu", (unsigned long long)seed);
         break;
+    case ORDER: add_samplers(out, at); break;
     }
 }
 
@@ -160,7 +172,7 @@ static void add_value(struct buf *out, const struct generation *g, const struct 
 static bool begins_line(enum option_id id)
 {
     return id == OPT_REPEAT_PENALTY || id == OPT_TYPICAL_P || id == OPT_DRY_MULTIPLIER ||
-           id == OPT_MIROSTAT;
+           id == OPT_MIROSTAT || id == OPT_SAMPLERS;
 }
 
 void settings_print(const struct generation *g)

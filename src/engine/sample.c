@@ -14,11 +14,16 @@
 #include "base/status.h"
 #include "engine/candidates.h"
 #include "engine/dry.h"
+#include "engine/order.h"
 #include "engine/shape.h"
 #include "text/sampling_defaults.h"
 
 enum {
     ASKED_MAX = 128, /* candidates that are tried before the row: by a grammar, with penalties */
+};
+
+struct cuts { /* what a tail is cut by */
+    double top_p, min_p;
 };
 
 struct sampler {
@@ -33,12 +38,13 @@ struct sampler {
     int32_t *suppressed;
     size_t n_suppressed;
     bool changes_row;
-    bool is_shaped;      /* something looks at all candidates together (shape.h) */
+    struct order order;
+    struct cuts cuts;
     float floor;         /* of top-n-sigma in the current row; -INFINITY: none */
     double surprise_max; /* Mirostat's bits */
-    bool has_penalties;
-    bool only_lowers; /* they raise no logit */
-    struct dry *dry;  /* NULL: off */
+    bool has_penalties;  /* that change the row */
+    bool only_lowers;    /* they raise no logit */
+    struct dry *dry;     /* NULL: off */
     /* How often each id was among the last ones, and which ids those are; NULL: no matter. */
     int32_t *counts; /* n_vocab */
     int32_t *place;  /* n_vocab: where in `seen` */
@@ -101,6 +107,7 @@ static int check_mirostat(const struct carat_sampling *s, struct carat_error *er
 int sample_check(const struct carat_sampling *s, struct carat_error *err)
 {
     TRY(check_ranges(s, err));
+    TRY(samplers_check(s->samplers, "samplers", err));
     TRY(check_mirostat(s, err));
     if (s->dry_allowed_length < 0 || s->dry_allowed_length > CARAT_DRY_TOKENS_MAX)
         return err_set(err, CARAT_EUSAGE,
@@ -142,11 +149,6 @@ static int check_ids(const struct sampler_options *o, struct carat_error *err)
 
 /* ---- Opening ---------------------------------------------------------------------------- */
 
-static bool has_plain_penalties(const struct carat_sampling *p)
-{
-    return p->repeat_penalty != 1.0f || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
-}
-
 static bool allocate(struct sampler *s, const struct sampler_options *o)
 {
     size_t n = (size_t)s->n_vocab;
@@ -162,25 +164,12 @@ static bool allocate(struct sampler *s, const struct sampler_options *o)
             if (!s->ring) return false;
         }
     }
-    bool needs_row = o->changes_row || o->is_bound;
+    bool needs_row = o->changes_row || o->is_bound || strchr(s->order.rest, 's');
     if (!s->has_penalties && o->n_bias == 0 && o->n_suppressed == 0 && !needs_row) return true;
     s->row = mem_alloc(n, sizeof *s->row);
     s->bias = mem_alloc(o->n_bias, sizeof *s->bias);
     s->suppressed = mem_alloc(o->n_suppressed, sizeof *s->suppressed);
     return s->row && s->bias && s->suppressed;
-}
-
-/* Leaves out what has no meaning besides other settings. */
-static void drop_idle(struct carat_sampling *p)
-{
-    bool is_greedy = p->temperature == 0.0f && (p->mirostat || p->dynatemp_range == 0.0f);
-    if (is_greedy) p->mirostat = 0;
-    if (is_greedy || p->mirostat) {
-        p->top_k = is_greedy ? 1 : 0;
-        p->top_p = p->typical_p = 1.0f;
-        p->min_p = p->top_n_sigma = p->xtc_probability = p->dynatemp_range = 0.0f;
-    }
-    if (p->xtc_threshold > 0.5f) p->xtc_probability = 0.0f;
 }
 
 static void fill_in(float *member, float value)
@@ -202,7 +191,6 @@ static struct carat_sampling complete(struct carat_sampling p)
     fill_in(&p.mirostat_eta, d->mirostat_eta);
     if (p.repeat_last_n == 0) p.repeat_last_n = d->repeat_last_n;
     if (p.dry_allowed_length == 0) p.dry_allowed_length = d->dry_allowed_length;
-    drop_idle(&p);
     return p;
 }
 
@@ -217,20 +205,20 @@ static int open_dry(struct sampler *s, const struct sampler_options *o, struct c
 
 static void set_up(struct sampler *s, const struct sampler_options *o)
 {
-    const struct carat_sampling *p = &s->sampling;
+    struct carat_sampling *p = &s->sampling;
+    *p = complete(o->sampling);
+    order_make(&s->order, p);
     s->n_vocab = o->n_vocab;
-    s->sampling = complete(o->sampling);
     s->changes_row = o->changes_row;
     s->rng.state = p->seed;
     s->floor = -INFINITY;
     s->surprise_max = 2.0 * (double)p->mirostat_tau;
-    s->k = p->top_k == 0 || p->top_k > o->n_vocab ? o->n_vocab : p->top_k;
+    s->k = s->order.has_top_k && p->top_k < o->n_vocab ? p->top_k : o->n_vocab;
+    s->cuts = (struct cuts){.top_p = (double)p->top_p, .min_p = (double)p->min_p};
     s->room = s->k;
-    s->has_penalties = has_plain_penalties(p) || dry_is_on(p);
+    s->has_penalties = s->order.row[0] != '\0';
     s->only_lowers =
         p->repeat_penalty >= 1.0f && p->presence_penalty >= 0.0f && p->frequency_penalty >= 0.0f;
-    s->is_shaped = p->typical_p < 1.0f || p->top_n_sigma > 0.0f || p->xtc_probability > 0.0f ||
-                   p->dynatemp_range > 0.0f || p->mirostat != 0;
     int32_t least = o->is_bound ? SAMPLE_LISTED_MAX : s->has_penalties ? ASKED_MAX : 0;
     if (s->room < least) s->room = o->n_vocab < least ? o->n_vocab : least;
     s->ring_size = p->repeat_last_n;
@@ -320,25 +308,34 @@ static void prepare(struct sampler *s)
 }
 
 /* The logit of an id that has come, with its penalties. */
-static float penalise(const struct sampler *s, int32_t id, float x)
+static float penalise(const struct sampler *s, int32_t id, float x, float temperature)
 {
     const struct carat_sampling *p = &s->sampling;
     x = x > 0.0f ? x / p->repeat_penalty : x * p->repeat_penalty;
-    return x - ((float)s->counts[id] * p->frequency_penalty + p->presence_penalty);
+    return x - ((float)s->counts[id] * p->frequency_penalty + p->presence_penalty) * temperature;
 }
 
-/* The logit of any id with all penalties. */
+/* The logit of any id after one of the samplers that lower it. Logits have not been divided by the
+ * temperature, so what is subtracted is multiplied by it. */
+static float lower_by(const struct sampler *s, char sampler, int32_t id, float x, float temperature)
+{
+    if (sampler == 'd') return x - dry_penalty(s->dry, id) * temperature;
+    return s->counts[id] > 0 ? penalise(s, id, x, temperature) : x;
+}
+
+/* The logit of any id in the changed row. */
 static float lower(const struct sampler *s, int32_t id, float x)
 {
-    if (s->counts && s->counts[id] > 0) x = penalise(s, id, x);
-    return s->dry ? x - dry_penalty(s->dry, id) : x;
+    for (const char *c = s->order.row; *c; c++) x = lower_by(s, *c, id, x, 1.0f);
+    return x;
 }
 
-static void lower_repetitions(const struct sampler *s)
+/* The ids that a sampler may lower. */
+static const int32_t *lowered_ids(const struct sampler *s, char sampler, int32_t *n)
 {
-    int32_t n;
-    const int32_t *ids = dry_ids(s->dry, &n);
-    for (int32_t i = 0; i < n; i++) s->row[ids[i]] -= dry_penalty(s->dry, ids[i]);
+    if (sampler == 'd') return dry_ids(s->dry, n);
+    *n = s->n_seen;
+    return s->seen;
 }
 
 /* The row with bias, penalties and bans applied. */
@@ -348,51 +345,51 @@ static const float *change_row(struct sampler *s, const float *logits)
     if (!s->row) return logits;
     if (logits != s->row) sample_copy(s, logits);
     for (size_t i = 0; i < s->n_bias; i++) s->row[s->bias[i].id] += s->bias[i].bias;
-    for (int32_t i = 0; i < s->n_seen; i++) {
-        float *x = &s->row[s->seen[i]];
-        *x = penalise(s, s->seen[i], *x);
+    for (const char *c = s->order.row; *c; c++) {
+        int32_t n;
+        const int32_t *ids = lowered_ids(s, *c, &n);
+        for (int32_t i = 0; i < n; i++)
+            s->row[ids[i]] = lower_by(s, *c, ids[i], s->row[ids[i]], 1.0f);
     }
-    if (s->dry) lower_repetitions(s);
     for (size_t i = 0; i < s->n_suppressed; i++) s->row[s->suppressed[i]] = -INFINITY;
     return s->row;
 }
 
 /* ---- Drawing ---------------------------------------------------------------------------- */
 
-/* All of the vocabulary is in play: drops what surely lies outside top-p (candidates whose weights
- * together cannot reach 1 - top_p) or below min-p, so that only a few are left to sort. The best
- * one has weight 1. */
-static int32_t drop_tail(struct sampler *s, int32_t count, double sum)
+/* Drops what surely lies outside top-p (candidates whose weights together cannot reach 1 - top_p)
+ * or below min-p, so that only a few are left to sort. The best one has weight 1. */
+static int32_t drop_tail(struct candidate *all, int32_t count, double sum, struct cuts cuts)
 {
-    double limit = (1.0 - (double)s->sampling.top_p) * sum / (double)count;
-    if (limit < (double)s->sampling.min_p) limit = (double)s->sampling.min_p;
+    double limit = (1.0 - cuts.top_p) * sum / (double)count;
+    if (limit < cuts.min_p) limit = cuts.min_p;
     int32_t kept = 0;
     for (int32_t i = 0; i < count; i++)
-        if (s->candidates[i].weight >= limit) s->candidates[kept++] = s->candidates[i];
+        if (all[i].weight >= limit) all[kept++] = all[i];
     return kept;
 }
 
 /* The shortest beginning of the sorted candidates that holds top_p of the sum, without those
  * below min_p of the best. */
-static int32_t cut_tail(const struct sampler *s, int32_t count, double sum)
+static int32_t cut_tail(const struct candidate *all, int32_t count, double sum, struct cuts cuts)
 {
-    double enough = (double)s->sampling.top_p * sum, held = 0.0;
-    double least = (double)s->sampling.min_p * s->candidates[0].weight;
+    double enough = cuts.top_p * sum, held = 0.0;
+    double least = cuts.min_p * all[0].weight;
     int32_t kept = 0;
-    while (kept < count && (kept == 0 || s->candidates[kept].weight >= least)) {
-        held += s->candidates[kept++].weight;
-        if (s->sampling.top_p < 1.0f && held >= enough) break;
+    while (kept < count && (kept == 0 || all[kept].weight >= least)) {
+        held += all[kept++].weight;
+        if (cuts.top_p < 1.0 && held >= enough) break;
     }
     return kept;
 }
 
 /* Both, for candidates in any order. */
-static int32_t cut_unsorted(struct sampler *s, int32_t count, double sum)
+static int32_t cut_unsorted(struct candidate *all, int32_t count, double sum, struct cuts cuts)
 {
-    count = drop_tail(s, count, sum);
-    if (s->sampling.top_p >= 1.0f) return count;
-    candidates_sort(s->candidates, count, false);
-    return cut_tail(s, count, sum);
+    count = drop_tail(all, count, sum, cuts);
+    if (cuts.top_p >= 1.0) return count;
+    candidates_sort(all, count, false);
+    return cut_tail(all, count, sum, cuts);
 }
 
 static int32_t draw(struct sampler *s, int32_t count)
@@ -409,10 +406,83 @@ static int32_t draw(struct sampler *s, int32_t count)
 
 /* ---- All candidates together ------------------------------------------------------------ */
 
-static void find_floor(struct sampler *s, const float *logits, int32_t n)
+/* Candidates on their way through the samplers. */
+struct passage {
+    int32_t count;
+    double temperature; /* so far; 0: the best one is taken */
+    bool is_weighed;    /* the weights are those of the logits at this temperature */
+};
+
+static void find_floor(struct sampler *s, const float *row)
 {
-    float n_sigma = s->sampling.top_n_sigma;
-    if (n_sigma > 0.0f) s->floor = shape_sigma_floor(logits, n, n_sigma);
+    if (s->order.has_floor) s->floor = shape_sigma_floor(row, s->n_vocab, s->sampling.top_n_sigma);
+}
+
+/* The same, if these candidates are all there is. */
+static float floor_among(const struct sampler *s, int32_t count)
+{
+    for (int32_t i = 0; i < count; i++) s->row[i] = s->candidates[i].logit;
+    return shape_sigma_floor(s->row, count, s->sampling.top_n_sigma);
+}
+
+/* Returns the sum. */
+static double weigh(struct sampler *s, struct passage *c)
+{
+    if (c->is_weighed) return candidates_sum(s->candidates, c->count);
+    c->is_weighed = true;
+    return candidates_weigh(s->candidates, c->count, c->temperature);
+}
+
+static void lower_candidates(struct sampler *s, struct passage *c, char sampler)
+{
+    prepare(s);
+    for (int32_t i = 0; i < c->count; i++) {
+        struct candidate *one = &s->candidates[i];
+        float x = lower_by(s, sampler, one->id, one->logit, (float)c->temperature);
+        one->logit = x > -FLT_MAX ? x : -FLT_MAX;
+    }
+    c->is_weighed = false;
+}
+
+/* One sampler. */
+static void pass(struct sampler *s, struct passage *c, const char *step)
+{
+    const struct carat_sampling *p = &s->sampling;
+    struct candidate *all = s->candidates;
+    switch (*step) {
+    case 's': c->count = shape_keep_from(all, c->count, floor_among(s, c->count)); break;
+    case 'k': c->count = candidates_best(all, c->count, p->top_k); break;
+    case 'y':
+        c->count = shape_typical(all, c->count, p->typical_p, c->temperature);
+        c->is_weighed = false;
+        break;
+    case 't':
+        c->temperature = (double)p->temperature;
+        if (p->dynatemp_range > 0.0f)
+            c->temperature = shape_temperature(all, c->count, p->temperature, p->dynatemp_range,
+                                               p->dynatemp_exponent);
+        c->is_weighed = false;
+        break;
+    case 'p': { /* with a min-p that follows there is less to sort */
+        struct cuts cuts = {.top_p = s->cuts.top_p, .min_p = step[1] == 'm' ? s->cuts.min_p : 0.0};
+        double sum = weigh(s, c);
+        c->count = cut_unsorted(all, c->count, sum, cuts);
+        break;
+    }
+    case 'm': {
+        struct cuts cuts = {.top_p = 1.0, .min_p = s->cuts.min_p};
+        double sum = weigh(s, c);
+        c->count = cut_unsorted(all, c->count, sum, cuts);
+        break;
+    }
+    case 'x':
+        if (c->count < 2 || rng_unit(&s->rng) >= (double)p->xtc_probability) break;
+        weigh(s, c);
+        c->count = shape_drop_choices(all, c->count, (double)p->xtc_threshold);
+        if (step[1]) c->is_weighed = false; /* what follows expects a best weight of 1 */
+        break;
+    default: lower_candidates(s, c, *step);
+    }
 }
 
 /* Mirostat 2. */
@@ -432,31 +502,26 @@ static int32_t pick_unsurprising(struct sampler *s, int32_t count, double sum)
 /* The draw among candidates in any order; it must be the same wherever they come from. */
 static int32_t pick_shaped(struct sampler *s, int32_t count)
 {
-    const struct carat_sampling *p = &s->sampling;
-    struct candidate *all = s->candidates;
-    double temperature = (double)p->temperature;
-    count = shape_keep_from(all, count, s->floor);
-    if (p->typical_p < 1.0f) count = shape_typical(all, count, p->typical_p);
-    if (p->dynatemp_range > 0.0f)
-        temperature =
-            shape_temperature(all, count, p->temperature, p->dynatemp_range, p->dynatemp_exponent);
-    if (!(temperature > 0.0)) {
-        candidates_best(all, count, 1);
-        return all[0].id;
+    struct passage c = {.count = shape_keep_from(s->candidates, count, s->floor),
+                        .temperature = 1.0};
+    for (const char *step = s->order.rest; *step && c.temperature > 0.0; step++) pass(s, &c, step);
+    if (!(c.temperature > 0.0)) {
+        candidates_best(s->candidates, c.count, 1);
+        return s->candidates[0].id;
     }
-    double sum = candidates_weigh(all, count, temperature);
-    if (p->mirostat) return pick_unsurprising(s, count, sum);
-    count = cut_unsorted(s, count, sum);
-    if (p->xtc_probability > 0.0f && count > 1 && rng_unit(&s->rng) < (double)p->xtc_probability)
-        count = shape_drop_choices(all, count, (double)p->xtc_threshold);
-    return draw(s, count);
+    if (s->sampling.mirostat) {
+        double sum = weigh(s, &c);
+        return pick_unsurprising(s, c.count, sum);
+    }
+    if (!c.is_weighed) weigh(s, &c);
+    return draw(s, c.count);
 }
 
 /* ---- Picking ---------------------------------------------------------------------------- */
 
 bool sample_takes_best(const struct sampler *s, int n)
 {
-    bool is_unchanged = s->n_bias == 0 && !s->changes_row && !(s->sampling.top_n_sigma > 0.0f);
+    bool is_unchanged = s->n_bias == 0 && !s->changes_row && !s->order.has_floor;
     if (s->has_penalties && (!s->only_lowers || n > s->room)) return false;
     return is_unchanged && s->k < s->n_vocab && (size_t)s->k + s->n_suppressed <= (size_t)n;
 }
@@ -472,18 +537,17 @@ static bool is_suppressed(const struct sampler *s, int32_t id)
 static int32_t pick_sorted(struct sampler *s, int32_t count)
 {
     if (s->k == 1) return s->candidates[0].id;
-    if (s->is_shaped) return pick_shaped(s, count);
-    return draw(s,
-                cut_tail(s, count,
-                         candidates_weigh(s->candidates, count, (double)s->sampling.temperature)));
+    if (!s->order.is_plain) return pick_shaped(s, count);
+    double sum = candidates_weigh(s->candidates, count, (double)s->sampling.temperature);
+    return draw(s, cut_tail(s->candidates, count, sum, s->cuts));
 }
 
 /* The same where the whole vocabulary is in play, in no order. */
 static int32_t pick_from_all(struct sampler *s, int32_t count)
 {
-    if (s->is_shaped) return pick_shaped(s, count);
+    if (!s->order.is_plain) return pick_shaped(s, count);
     double sum = candidates_weigh(s->candidates, count, (double)s->sampling.temperature);
-    return draw(s, cut_unsorted(s, count, sum));
+    return draw(s, cut_unsorted(s->candidates, count, sum, s->cuts));
 }
 
 /* At most `limit` candidates from the best pairs; their number, or -1. */
@@ -531,7 +595,7 @@ int32_t sample_pick(struct sampler *s, const float *logits)
     const float *row = change_row(s, logits);
     int32_t count = candidates_take(s->candidates, s->k, row, s->n_vocab);
     if (count <= 0) return -1;
-    find_floor(s, row, s->n_vocab);
+    find_floor(s, row);
     bool is_all = takes_all(s);
     if (!is_all) candidates_sort(s->candidates, count, true);
     return is_all ? pick_from_all(s, count) : pick_sorted(s, count);
@@ -549,10 +613,11 @@ struct allowed {
 /* How many of them stay after top-p and min-p, if what is not known makes no difference; else 0. */
 static int32_t certain_count(const struct sampler *s, const struct allowed *a)
 {
-    double top_p = (double)s->sampling.top_p, most = a->held + a->rest, kept = 0.0;
-    double least = (double)s->sampling.min_p * s->candidates[0].weight;
-    int32_t low = cut_tail(s, a->n, a->held), high = cut_tail(s, a->n, most);
-    for (int32_t i = 0; i < high; i++) kept += s->candidates[i].weight;
+    const struct candidate *all = s->candidates;
+    double top_p = s->cuts.top_p, most = a->held + a->rest, kept = 0.0;
+    double least = s->cuts.min_p * all[0].weight;
+    int32_t low = cut_tail(all, a->n, a->held, s->cuts), high = cut_tail(all, a->n, most, s->cuts);
+    for (int32_t i = 0; i < high; i++) kept += all[i].weight;
     bool is_closed = high < a->n || a->next < least || (top_p < 1.0 && kept >= top_p * most);
     return low == high && is_closed ? low : 0;
 }
@@ -596,7 +661,7 @@ static int32_t pick_sorted_allowed(struct sampler *s, int32_t count, bool has_mo
         a.next = left ? s->candidates[i + 1].weight : last;
         a.rest = (rest > 0.0 ? rest : 0.0) + (missing > 0 ? missing * last : 0.0);
         if (a.n == s->k || (left == 0 && !has_more))
-            kept = cut_tail(s, a.n, a.held);
+            kept = cut_tail(s->candidates, a.n, a.held, s->cuts);
         else
             kept = certain_count(s, &a);
     }
@@ -612,7 +677,7 @@ static int32_t asked_most(const struct sampler *s)
 int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *best, int n,
                                  sample_allows_fn allows, void *user)
 {
-    if (s->has_penalties || s->is_shaped) return SAMPLE_UNDECIDED;
+    if (s->has_penalties || !s->order.is_plain) return SAMPLE_UNDECIDED;
     int32_t count = take_pairs(s, best, n, asked_most(s));
     return count > 0 ? pick_sorted_allowed(s, count, true, allows, user) : -1;
 }
@@ -622,14 +687,13 @@ int32_t sample_pick_best_allowed(struct sampler *s, const struct logit_pair *bes
  * about. */
 bool sample_draws_first(const struct sampler *s)
 {
-    return takes_all(s) && !s->is_shaped && s->sampling.top_p >= 1.0f &&
-           !(s->sampling.min_p > 0.0f);
+    return takes_all(s) && s->order.is_plain && s->cuts.top_p >= 1.0 && !(s->cuts.min_p > 0.0);
 }
 
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user)
 {
-    if (s->is_shaped) return SAMPLE_UNDECIDED;
+    if (!s->order.is_plain) return SAMPLE_UNDECIDED;
     const float *row = change_row(s, logits);
     bool is_all = takes_all(s);
     int32_t wanted = is_all ? s->k : asked_most(s);
@@ -649,7 +713,7 @@ static float change_one(const struct sampler *s, int32_t id, float x)
 {
     for (size_t i = 0; i < s->n_bias; i++)
         if (s->bias[i].id == id) x += s->bias[i].bias;
-    if (s->has_penalties) x = lower(s, id, x);
+    x = lower(s, id, x);
     return is_suppressed(s, id) ? -INFINITY : x;
 }
 
@@ -657,10 +721,7 @@ static float change_one(const struct sampler *s, int32_t id, float x)
 static int32_t pick_from_few(struct sampler *s, int32_t count)
 {
     if (count == 0) return -1;
-    if (s->sampling.top_n_sigma > 0.0f) {
-        for (int32_t i = 0; i < count; i++) s->row[i] = s->candidates[i].logit;
-        find_floor(s, s->row, count);
-    }
+    if (s->order.has_floor) s->floor = floor_among(s, count);
     if (takes_all(s)) return pick_from_all(s, count);
     return pick_sorted(s, candidates_best(s->candidates, count, s->k));
 }

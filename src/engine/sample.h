@@ -1,12 +1,13 @@
 /* Picks the next token from a row of logits.
  *
- * Order: bias and suppressed ids, penalties, DRY, top-n-sigma, top-k, typical sampling,
- * temperature, softmax, top-p, min-p, XTC, draw. Top-k comes before temperature, so that one pass
- * over 262,144 logits replaces a softmax over all of them. Temperature keeps the order of logits,
- * so the result is that of the usual order.
+ * Order: bias and suppressed ids, then what carat_sampling.samplers says (order.h), then the draw.
+ * Usually: penalties, DRY, top-n-sigma, top-k, typical sampling, temperature, softmax, top-p,
+ * min-p, XTC. Penalties that come first change the row. A top-k that comes next chooses the
+ * candidates, in one pass over 262,144 logits instead of a softmax over all of them. All other
+ * samplers work on candidates.
  *
- * Samplers that look at all candidates together (shape.h) need to know all that a grammar allows.
- * So with these ids are not asked about one by one.
+ * Samplers that look at all candidates together (shape.h), and unusual orders, need to know all
+ * that a grammar allows. So with these ids are not asked about one by one.
  *
  * Rules
  * 1. Everything is allocated by sample_open; picking and accepting never fail for memory.
@@ -62,8 +63,8 @@ enum { SAMPLE_UNDECIDED = -2 };
 
 /* The same for ids that a grammar allows: the distribution is that of a row in which all others are
  * -infinity, to the last digit that matters. Asks about as few ids as are needed to know that.
- * SAMPLE_UNDECIDED: asking is not enough, or there are other samplers than top-k, top-p and min-p;
- * set the others to -infinity and pick from that row. */
+ * SAMPLE_UNDECIDED: asking is not enough, or the order is not plain (order.h); set the others to
+ * -infinity and pick from that row. */
 typedef bool (*sample_allows_fn)(void *user, int32_t id);
 int32_t sample_pick_allowed(struct sampler *s, const float *logits, sample_allows_fn allows,
                             void *user);

@@ -53,12 +53,13 @@ static void sift_farther(struct candidate *heap, int32_t count, int32_t i, doubl
     heap[i] = item;
 }
 
-/* The information of a candidate is a constant minus its logit. So the distance from the expected
- * information is that of the logit from the expected logit. Each of the nearest goes from the
- * heap's root to the place at the end that the heap leaves, and then to the beginning. */
-int32_t shape_typical(struct candidate *all, int32_t count, float share)
+/* The information of a candidate is a constant minus its logit over the temperature. So what is
+ * nearest to the expected information is what is nearest to the expected logit. Each of the nearest
+ * goes from the heap's root to the place at the end that the heap leaves, and then to the
+ * beginning. */
+int32_t shape_typical(struct candidate *all, int32_t count, float share, double temperature)
 {
-    double sum = candidates_weigh(all, count, 1.0), expected = 0.0, held = 0.0;
+    double sum = candidates_weigh(all, count, temperature), expected = 0.0, held = 0.0;
     for (int32_t i = 0; i < count; i++)
         if (all[i].weight > 0.0) expected += all[i].weight / sum * (double)all[i].logit;
     for (int32_t i = count / 2; i-- > 0;) sift_farther(all, count, i, expected);

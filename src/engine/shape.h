@@ -15,7 +15,7 @@ int32_t shape_keep_from(struct candidate *all, int32_t count, float floor);
 
 /* Locally typical sampling: the candidates whose information is nearest to the expected one, until
  * they hold more than `share` of the probability. They end up in order. Changes the weights. */
-int32_t shape_typical(struct candidate *all, int32_t count, float share);
+int32_t shape_typical(struct candidate *all, int32_t count, float share, double temperature);
 
 /* Dynamic temperature: from temperature - range (not below 0), where one candidate is certain, to
  * temperature + range, where all are equally likely. Changes the weights. */

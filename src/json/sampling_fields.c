@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/samplers.h"
 #include "base/status.h"
 #include "json/json_fields.h"
 
@@ -92,6 +93,29 @@ static int read_breakers(struct carat_sampling *p, const struct carat_value *roo
     return CARAT_OK;
 }
 
+/* An array of names, or a string of letters. */
+static int read_samplers(struct carat_sampling *p, const struct carat_value *root,
+                         struct carat_error *err)
+{
+    static const char where[] = "samplers";
+    const struct carat_value *list = json_member(root, where);
+    if (list->kind == CARAT_NULL) return CARAT_OK;
+    if (list->kind == CARAT_STRING)
+        return samplers_read_letters(p->samplers, list->as.string.data, list->as.string.length,
+                                     where, err);
+    if (list->kind != CARAT_ARRAY)
+        return json_wrong_kind(where, "an array of names or a string of letters", list, err);
+    memcpy(p->samplers, "-", sizeof "-");
+    for (size_t i = 0; i < list->as.array.count; i++) {
+        const struct carat_value *name = &list->as.array.items[i];
+        char place[48];
+        snprintf(place, sizeof place, "samplers[%zu]", i);
+        if (name->kind != CARAT_STRING) return json_wrong_kind(place, "a string", name, err);
+        TRY(samplers_add(p->samplers, name->as.string.data, name->as.string.length, place, err));
+    }
+    return CARAT_OK;
+}
+
 int sampling_fields_read(struct carat_sampling *p, const struct carat_value *root,
                          struct arena *arena, struct carat_error *err)
 {
@@ -104,6 +128,7 @@ int sampling_fields_read(struct carat_sampling *p, const struct carat_value *roo
     TRY(json_read_whole(root, "dry_penalty_last_n", -1, CARAT_DRY_TOKENS_MAX,
                         &p->dry_penalty_last_n, err));
     TRY(read_mirostat(p, root, err));
+    TRY(read_samplers(p, root, err));
     return read_breakers(p, root, arena, err);
 }
 

@@ -7,6 +7,7 @@
 #include "base/calendar.h"
 #include "base/hash.h"
 #include "base/json_writer.h"
+#include "base/samplers.h"
 
 /* 0.7f as 0.7, and not as the double next to it. */
 static void put_share(struct json *j, const char *key, float value)
@@ -109,6 +110,9 @@ static void put_sampling(struct json *j, const struct carat_sampling *p)
     json_key_int(j, "mirostat", p->mirostat);
     put_share(j, "mirostat_tau", p->mirostat_tau);
     put_share(j, "mirostat_eta", p->mirostat_eta);
+    json_key_array(j, "samplers");
+    for (const char *c = p->samplers; sampler_name(*c); c++) json_put_string(j, sampler_name(*c));
+    json_end_array(j);
 }
 
 /* [[first, last], ...]: ids that are no text. */

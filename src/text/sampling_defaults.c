@@ -15,7 +15,8 @@ const struct carat_sampling sampling_of_zeros = {.top_p = 1.0f,
                                                  .n_dry_breakers =
                                                      sizeof breakers / sizeof *breakers,
                                                  .mirostat_tau = 5.0f,
-                                                 .mirostat_eta = 0.1f};
+                                                 .mirostat_eta = 0.1f,
+                                                 .samplers = CARAT_SAMPLERS};
 
 static int read_share(const struct gguf *g, const char *key, float low, float high, float *out,
                       struct carat_error *err)

@@ -59,7 +59,9 @@ def test_guesses_change_no_answer_of_any_sampler():
         for manner in ([], ["--dry-multiplier", "2", "--dry-allowed-length", "3"],
                        ["--mirostat", "2", "--mirostat-ent", "0.5"],
                        ["--xtc-probability", "0.1", "--xtc-threshold", "0.3"],
-                       ["--typical", "0.5", "--dynatemp-range", "0.25", "--top-n-sigma", "2"]):
+                       ["--typical", "0.5", "--dynatemp-range", "0.25", "--top-n-sigma", "2"],
+                       ["--sampler-seq", "tpekd", "--top-p", "0.9", "--repeat-penalty", "1.2",
+                        "--dry-multiplier", "1"]):
             story = ["run", DEMO, "--raw", "-p", "The cat sat on the mat. The cat sat", "-n", "200",
                      "--temp", "0.4", "--seed", "5", *form, *manner]
             first, guessed = (carat(*story, "--draft", n) for n in ("0", "7"))

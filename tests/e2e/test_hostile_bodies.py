@@ -132,6 +132,9 @@ def test_lists_that_are_too_long_or_wrong_are_named():
         "tool_choice": ["x", {}, 7, {"type": "function"}, "required"],
         "response_format": ["json", {"type": "x"}, {"type": "json_schema"}, {}],
         "modalities": [["audio"], "text"],
+        "samplers": ["-", "kk", "top_k", "\0", "k\0", "é", "k" * BIG, 7, True, {}, [7], [[]],
+                     ["top_k", None], ["top_k"] * 2, ["top_k\0"], [""], ["x" * BIG],
+                     ["\u202e\x1b[2J"], ["infill"], ["adaptive_p"] * 9 + ["k"]],
         "stream": ["yes", 1], "stream_options": [[], {"include_usage": 1}], "model": [7, "x" * BIG],
     }
     with Server("demo") as server:

@@ -71,6 +71,20 @@ def test_samplers_of_llama_server_act_as_options_do():
         expect(expected["text"] != plain["text"], f"{options} change nothing")
         same(ask({**begun, **members}), expected, f"{members}")
         same(ask(begun, *options), expected, f"{options}")
+    names = ["dry", "xtc", "temperature"]
+    heated = {**begun, "temperature": 2, "top_k": 3, "top_p": 0.5, "xtc_probability": 1}
+    hot = ["--temp", 2, "--top-k", 3, "--top-p", 0.5, "--xtc-probability", 1]
+    texts = set()
+    for value, options in ((names, ["--samplers", ";".join(names)]), ([], ["--samplers", "none"]),
+                           ("dxt", ["--sampler-seq", "dxt"]),
+                           (["top_p", "temperature"], ["--samplers", "top-p;temp"]),
+                           (["temperature", "top_p"], ["--sampling-seq", "tp"])):
+        expected = by_options("-n", 24, "--seed", 5, "--ignore-eos", *hot, *options)
+        same(ask({**heated, "samplers": value}), expected, f"{value}")
+        same(ask({**heated, "samplers": "k"}, *options), expected, "an option wins")
+        texts.add(expected["text"])
+    expect(len(texts) == 4, f"{texts}")
+    same(ask({**begun, "samplers": None}), plain, "null")
     zeros = {"dry_multiplier": 0, "xtc_probability": 0, "typical_p": 1, "top_n_sigma": -1,
              "dynatemp_range": 0, "mirostat": 0, "dry_sequence_breakers": []}
     same(ask({**begun, **zeros}), plain, "neutral values")

@@ -77,6 +77,9 @@ def test_samplers_are_options_of_the_server_and_members_of_requests():
             expect(params[key] == value, f"{key}: {params}")
         params = other.ask("GET", "/props")[2]["default_generation_settings"]["params"]
         expect(params["dry_sequence_breakers"] == ["\n", ":", '"', "*"], f"{params}")
+        order = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "temperature", "top_p",
+                 "min_p", "xtc"]
+        expect(params["samplers"] == order, f"{params}")
         common = {"seed": 3, "max_tokens": 40}
         plain = answer(other, **common)
         expect(answer(server, **common) != plain, "the server's options change nothing")
@@ -93,6 +96,34 @@ def test_samplers_are_options_of_the_server_and_members_of_requests():
                                      {"messages": [{"role": "user", "content": "a"}],
                                       "dry_sequence_breakers": ["a"] * 33})
         expect(status == 400 and "at most 32 strings" in reply["error"]["message"], f"{reply}")
+
+
+def test_the_order_of_samplers_is_an_option_and_a_member():
+    """A request wins over the option. What a list leaves out is off."""
+    options = ("--samplers", "top_p;temperature", "--temp", "2", "--top-p", "0.5")
+    with Server("demo", *options) as server:
+        def answer(**members):
+            status, reply = server.chat(STORY, max_tokens=30, seed=3, **members)
+            expect(status == 200, f"{status} {reply}")
+            return reply["choices"][0]["message"]["content"]
+
+        params = server.ask("GET", "/props")[2]["default_generation_settings"]["params"]
+        expect(params["samplers"] == ["top_p", "temperature"], f"{params}")
+        own = answer()
+        expect(answer(repeat_penalty=5, top_k=1, dry_multiplier=9) == own, "they are off")
+        expect(answer(samplers="pt") == own and answer(samplers=["top_p", "temp"]) == own, "same")
+        expect(answer(samplers="tp") != own, "the order makes no difference")
+        expect(answer(samplers=["top_k"], top_k=1) == answer(temperature=0), "top_k alone")
+        # As it is by llama.cpp's default order.
+        full = ["penalties", "dry", "top_n_sigma", "top_k", "typ_p", "top_p", "min_p", "xtc",
+                "temperature", "adaptive_p"]
+        expect(answer(samplers=full, top_k=0) == own, "llama.cpp's order")
+        expect(answer(samplers="edskypmxt", top_k=0) == own, "its letters")
+        status, reply = server.chat(STORY, samplers=["top_k", "tfs_z"])
+        message = reply["error"]["message"]
+        expect(status == 400 and message.startswith('samplers[1]: no sampler is called "tfs_z"'),
+               message)
+        expect("top_n_sigma" in message, message)
 
 
 def test_whole_and_streamed_answers_are_the_same():

@@ -578,7 +578,7 @@ def test_tab_in_a_message_is_a_tab():
 def test_help_has_a_short_name_and_names_all_settings():
     chat = Chat()
     chat.send("/?\r")
-    shown = chat.wait_for("mirostat-lr stop")
+    shown = chat.wait_for("mirostat-lr samplers stop")
     expect("/regen" in shown and "repeat-last-n" in shown and "Alt-Enter" in shown, shown)
     chat.wait_for("> ")
     chat.leave()
@@ -591,10 +591,14 @@ def test_penalties_and_stop_strings_can_be_set():
                         ("presence-penalty", "0.5"), ("frequency-penalty", "-0.5"),
                         ("temp", "0"), ("seed", "3"), ("max-tokens", "20"),
                         ("dry-multiplier", "0.5"), ("dry-penalty-last-n", "64"),
-                        ("xtc-probability", "0.25"), ("mirostat", "2")):
+                        ("xtc-probability", "0.25"), ("mirostat", "2"),
+                        ("samplers", "top_k;top_p;temperature"), ("samplers", "none")):
         chat.command(f"/set {name} {value}", f"{name} {value}")
     chat.command("/set presence-penalty 3", "-2 to 2")
     chat.command("/set mirostat 1", "0|2")
+    chat.command("/set samplers top_k;tfs_z", 'no sampler is called "tfs_z"')
+    order = "penalties;dry;top_n_sigma;top_k;typ_p;top_p;min_p;xtc;temperature"
+    chat.command(f"/set samplers {order}", f"samplers {order}")
     chat.command("/set dry-multiplier 0", "dry-multiplier 0")
     chat.command("/set ctx-size 64", "there is no ctx-size to set")
     chat.command("/set temp", "one value is expected")

@@ -107,7 +107,7 @@ static void samplers_are_taken_in_the_words_of_llama_server(void **state)
                   "'dynatemp_range':2,'dynatemp_exponent':1.5,'dry_multiplier':0.75,'dry_base':3,"
                   "'dry_allowed_length':4,'dry_penalty_last_n':0,"
                   "'dry_sequence_breakers':['\\n','\u00e9 x'],'mirostat':2,'mirostat_tau':6,"
-                  "'mirostat_eta':0.5",
+                  "'mirostat_eta':0.5,'samplers':['top_p','top_k','temperature']",
                   &r, &err),
         CARAT_OK);
     const struct carat_sampling *p = &r.sampling;
@@ -122,6 +122,13 @@ static void samplers_are_taken_in_the_words_of_llama_server(void **state)
     assert_string_equal(p->dry_breakers[0], "\n");
     assert_string_equal(p->dry_breakers[1], "\xC3\xA9 x");
     assert_true(p->mirostat == 2 && p->mirostat_tau == 6 && p->mirostat_eta == 0.5f);
+    assert_string_equal(p->samplers, "pkt");
+    chat_request_close(&r);
+    assert_int_equal(read_with("'samplers':'mx'", &r, &err), CARAT_OK);
+    assert_string_equal(r.sampling.samplers, "mx");
+    chat_request_close(&r);
+    assert_int_equal(read_with("'samplers':[]", &r, &err), CARAT_OK);
+    assert_string_equal(r.sampling.samplers, "-");
     chat_request_close(&r);
     assert_int_equal(read_with("'dry_sequence_breakers':[],'xtc_threshold':0", &r, &err), CARAT_OK);
     assert_true(p->dry_breakers && p->n_dry_breakers == 0);
@@ -177,6 +184,9 @@ static void what_would_change_the_meaning_is_refused(void **state)
         {"'tools':[{'type':'custom','custom':{}}]", "tools[0].type: \"function\" expected"},
         {"'functions':[{'name':'f'}]", "functions: not supported"},
         {"'guided_json':{'type':'object'}", "guided_json"},
+        {"'samplers':7", "samplers: an array of names or a string of letters expected"},
+        {"'samplers':['xtc',7]", "samplers[1]: a string expected"},
+        {"'samplers':['xtc','xtcc']", "samplers[1]: no sampler is called \"xtcc\""},
         {"'mirostat':1", "mirostat: 0 (off) or 2 expected, 1 found"},
         {"'mirostat':3", "mirostat: 0 to 2 expected, 3 found"},
         {"'typical_p':1.5", "typical_p: 0 to 1 expected, 1.5 found"},

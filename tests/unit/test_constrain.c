@@ -318,6 +318,12 @@ static void a_seed_gives_one_answer_whatever_is_known_when(void **state)
         {.temperature = 1.0f, .xtc_probability = 0.5f, .xtc_threshold = 0.02f},
         {.temperature = 1.0f, .top_k = 20, .dynatemp_range = 0.9f, .xtc_probability = 1},
         {.temperature = 1.0f, .mirostat = 2, .mirostat_tau = 3},
+        {.temperature = 1.5f, .top_k = 64, .top_p = 0.9f, .samplers = "edskypmxt"},
+        {.temperature = 1.5f,
+         .top_k = 20,
+         .top_p = 0.9f,
+         .repeat_penalty = 1.2f,
+         .samplers = "tpek"},
     };
     enum { KINDS = sizeof kinds / sizeof *kinds };
     struct rng r = {.state = 77};

@@ -49,6 +49,7 @@ static struct carat_request request_for(const carat_grammar *g, const int32_t *p
         {.temperature = 0.8f, .top_k = 20, .repeat_penalty = 1.1f, .seed = 7},
         {.temperature = 0.8f, .top_k = 20, .xtc_probability = 0.5f, .dry_multiplier = 1, .seed = 8},
         {.temperature = 0.8f, .mirostat = 2, .seed = 9},
+        {.temperature = 2, .top_k = 40, .min_p = 0.1f, .seed = 10, .samplers = "ekmt"},
     };
     struct carat_request request = greedy_request(prompt, n, 0);
     request.want_logprob = i == 3;

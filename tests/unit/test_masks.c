@@ -143,7 +143,7 @@ static void ban_odd(void *user, const int32_t *ids, size_t n_ids, float *logits,
     for (int32_t i = 1; i < n_vocab; i += 2) logits[i] -= 5.0f;
 }
 
-enum { N_KINDS = 16, N_EASY = 4 }; /* the first ones never need a row */
+enum { N_KINDS = 18, N_EASY = 4 }; /* the first ones never need a row */
 
 static bool is_easy(int kind)
 {
@@ -170,6 +170,8 @@ static struct carat_request request_of(const carat_grammar *g, const int32_t *pr
         {.temperature = 1, .top_k = 20, .top_n_sigma = 1},
         {.temperature = 1, .mirostat = 2, .mirostat_tau = 3},
         {.temperature = 1, .typical_p = 0.7f, .xtc_probability = 0.5f, .xtc_threshold = 0.02f},
+        {.temperature = 2, .top_k = 20, .top_p = 0.9f, .samplers = "edskypmxt"},
+        {.temperature = 2, .top_k = 9, .top_p = 0.9f, .repeat_penalty = 2, .samplers = "tpek"},
     };
     static const struct carat_logit_bias bias = {.id = 300, .bias = 3};
     struct carat_request r = greedy_request(prompt, 5 + seed % 7, 60);
