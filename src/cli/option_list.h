@@ -109,11 +109,11 @@
     X(TOP_P, REAL, "top-p", "", "", 0, 1, ON_ANSWER, "P",                                          \
       "sample from the likeliest that sum to P (default: the model's, else 0.95)")                 \
     X(MIN_P, REAL, "min-p", "", "", 0, 1, ON_ANSWER, "P",                                          \
-      "drop tokens less likely than P times the best (default: 0, off)")                           \
+      "drop tokens less likely than P times the best (default: the model's, else 0, off)")         \
     X(REPEAT_PENALTY, REAL, "repeat-penalty", "", "", 0.01, 100, ON_ANSWER, "F",                   \
-      "divide the scores of recent tokens by F (default: 1, off)")                                 \
+      "divide the scores of recent tokens by F (default: the model's, else 1, off)")               \
     X(REPEAT_LAST_N, INT, "repeat-last-n", "", "", -1, COUNT_MAX, ON_ANSWER, "N",                  \
-      "tokens that the penalties look at; -1: all of them (default: 64)")                          \
+      "tokens that the penalties look at; -1: all (default: the model's, else 64)")                \
     X(PRESENCE_PENALTY, REAL, "presence-penalty", "", "", -2, 2, ON_ANSWER, "F",                   \
       "subtract F from tokens already seen (default: 0)")                                          \
     X(FREQUENCY_PENALTY, REAL, "frequency-penalty", "", "", -2, 2, ON_ANSWER, "F",                 \
@@ -123,9 +123,10 @@
     X(TOP_N_SIGMA, REAL, "top-n-sigma", "--top-nsigma", "", -1, 100, ON_ANSWER, "N",               \
       "drop scores more than N standard deviations below the best (default: -1, off)")             \
     X(XTC_PROBABILITY, REAL, "xtc-probability", "", "", 0, 1, ON_ANSWER, "P",                      \
-      "XTC: with probability P drop the likeliest tokens (default: 0, off)")                       \
+      "XTC: with probability P drop the likeliest tokens (default: the model's, else 0)")          \
     X(XTC_THRESHOLD, REAL, "xtc-threshold", "", "", 0, 1, ON_ANSWER, "P",                          \
-      "those that have P each, but for the last of them (default: 0.1; above 0.5: off)")           \
+      "those that have P each, but for the last of them; above 0.5: off (default: the "            \
+      "model's, else 0.1)")                                                                        \
     X(DYNATEMP_RANGE, REAL, "dynatemp-range", "", "", 0, 100, ON_ANSWER, "T",                      \
       "dynamic temperature: up to T below or above --temp, by the entropy (default: 0, off)")      \
     X(DYNATEMP_EXP, REAL, "dynatemp-exp", "", "", 0, 100, ON_ANSWER, "E",                          \
@@ -142,14 +143,15 @@
       "TEXT ends a repetition, with \\n for a new line; may be repeated; none: nothing does "      \
       "(default: \\n : \" *)")                                                                     \
     X(MIROSTAT, CHOICE, "mirostat", "", "", 0, 0, ON_ANSWER, "0|2",                                \
-      "2: Mirostat 2 in place of top-k, top-p and all else that drops tokens (default: 0, off)")   \
+      "2: Mirostat 2 in place of top-k, top-p and all else that drops tokens (default: the "       \
+      "model's, else 0, off)")                                                                     \
     X(MIROSTAT_TAU, REAL, "mirostat-ent", "", "", 0, 100, ON_ANSWER, "TAU",                        \
-      "bits of surprise that Mirostat aims at (default: 5)")                                       \
+      "bits of surprise that Mirostat aims at (default: the model's, else 5)")                     \
     X(MIROSTAT_ETA, REAL, "mirostat-lr", "", "", 0, 100, ON_ANSWER, "ETA",                         \
-      "how fast Mirostat adapts (default: 0.1)")                                                   \
+      "how fast Mirostat adapts (default: the model's, else 0.1)")                                 \
     X(SAMPLERS, TEXT, "samplers", "", "", 0, 0, ON_ANSWER, "LIST",                                 \
-      "run these samplers alone, in this order: the default is penalties;dry;top_n_sigma;"         \
-      "top_k;typ_p;temperature;top_p;min_p;xtc")                                                   \
+      "run these samplers alone, in this order (default: the model's, else penalties;dry;"         \
+      "top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc")                                       \
     X(SAMPLER_SEQ, TEXT, "sampler-seq", "--sampling-seq", "", 0, 0, ON_ANSWER, "LETTERS",          \
       "the same by letters (default: edskytpmx)")                                                  \
     X(SEED, INT, "seed", "-s", "-1", -1, SEED_MAX, ON_TALK, "N",                                   \

@@ -138,7 +138,7 @@ int settings_set(struct generation *g, struct stop_list *stops, const char *text
     return CARAT_OK;
 }
 
-static void add_samplers(struct buf *out, const char *letters)
+void add_samplers(struct buf *out, const char *letters)
 {
     for (const char *c = letters; sampler_name(*c); c++)
         buf_printf(out, "%s%s", c == letters ? "" : ";", sampler_name(*c));

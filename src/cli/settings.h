@@ -22,6 +22,9 @@ const char *settings_name(size_t n);
 int settings_set(struct generation *g, struct stop_list *stops, const char *text,
                  const carat_model *model, struct carat_error *err);
 
+/* Adds "top_k;temperature", or "none", of the letters of samplers. */
+void add_samplers(struct buf *out, const char *letters);
+
 /* Prints all settings on standard error. */
 void settings_print(const struct generation *g);
 

@@ -1,13 +1,16 @@
 /* carat show: what is in a file, whether it runs here, and how much memory it takes. */
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/json_writer.h"
+#include "base/samplers.h"
 #include "carat.h"
 #include "cli/command.h"
 #include "json/json_tree.h"
 #include "cli/memory_text.h"
 #include "cli/session.h"
+#include "cli/settings.h"
 #include "cli/terminal.h"
 
 enum { VALUE_SHOWN = 72 }; /* bytes of a metadata value on one line */
@@ -18,6 +21,28 @@ static void print_text(const char *label, const char *text)
     add_escaped(&b, text, strlen(text), false);
     out_printf("%-14s %s\n", label, buf_text(&b));
     buf_deinit(&b);
+}
+
+/* What every model recommends, and what only this one does. */
+static void print_sampling(const struct carat_sampling *p)
+{
+    out_printf("%-14s temp %g, top-k %d, top-p %g, min-p %g", "sampling", (double)p->temperature,
+               p->top_k, (double)p->top_p, (double)p->min_p);
+    if (p->xtc_probability > 0.0f)
+        out_printf(", xtc-probability %g, xtc-threshold %g", (double)p->xtc_probability,
+                   (double)p->xtc_threshold);
+    if (p->repeat_penalty != 1.0f)
+        out_printf(", repeat-penalty %g, repeat-last-n %d", (double)p->repeat_penalty,
+                   p->repeat_last_n);
+    if (p->mirostat)
+        out_printf(", mirostat %d, mirostat-ent %g, mirostat-lr %g", p->mirostat,
+                   (double)p->mirostat_tau, (double)p->mirostat_eta);
+    out_text("\n");
+    if (strcmp(p->samplers, CARAT_SAMPLERS) == 0) return;
+    struct buf order = {0};
+    add_samplers(&order, p->samplers);
+    print_text("samplers", buf_text(&order));
+    buf_deinit(&order);
 }
 
 static void print_model(const struct carat_model_info *info)
@@ -31,9 +56,7 @@ static void print_model(const struct carat_model_info *info)
     if (info->n_expert)
         out_printf("%-14s %d, %d used a token\n", "experts", info->n_expert, info->n_expert_used);
     out_printf("%-14s %d positions, local window %d\n", "context", info->n_ctx_train, info->window);
-    out_printf("%-14s temp %g, top-k %d, top-p %g, min-p %g\n", "sampling",
-               (double)info->sampling.temperature, info->sampling.top_k,
-               (double)info->sampling.top_p, (double)info->sampling.min_p);
+    print_sampling(&info->sampling);
     if (info->note[0]) print_text("note", info->note);
 }
 
@@ -150,6 +173,33 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
+/* 0.7f as 0.7, and not as the double next to it. */
+static void add_real(struct json *j, const char *key, float value)
+{
+    json_key_double(j, key, round((double)value * 1e6) / 1e6);
+}
+
+/* By the names of members of requests. */
+static void add_sampling(struct json *j, const struct carat_sampling *p)
+{
+    json_key_object(j, "sampling");
+    add_real(j, "temperature", p->temperature);
+    json_key_int(j, "top_k", p->top_k);
+    add_real(j, "top_p", p->top_p);
+    add_real(j, "min_p", p->min_p);
+    add_real(j, "xtc_probability", p->xtc_probability);
+    add_real(j, "xtc_threshold", p->xtc_threshold);
+    add_real(j, "repeat_penalty", p->repeat_penalty);
+    json_key_int(j, "repeat_last_n", p->repeat_last_n);
+    json_key_int(j, "mirostat", p->mirostat);
+    add_real(j, "mirostat_tau", p->mirostat_tau);
+    add_real(j, "mirostat_eta", p->mirostat_eta);
+    json_key_array(j, "samplers");
+    for (const char *c = p->samplers; sampler_name(*c); c++) json_put_string(j, sampler_name(*c));
+    json_end_array(j);
+    json_end_object(j);
+}
+
 static void add_model(struct json *j, const struct carat_model_info *info)
 {
     json_begin_object(j);
@@ -168,6 +218,7 @@ static void add_model(struct json *j, const struct carat_model_info *info)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         json_key_int(j, rows[i].key, rows[i].value);
     }
+    add_sampling(j, &info->sampling);
     json_key_string(j, "note", info->note);
     json_end_object(j);
 }

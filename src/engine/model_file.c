@@ -43,6 +43,9 @@ static int fill_info(struct carat_model *m, struct buf *note, struct carat_error
 {
     const struct gemma_config *c = &m->config;
     const char *about_vocab = vocab_note(m->vocab);
+    struct carat_sampling sampling;
+    int status = sampling_defaults_read(m->gguf, &sampling, note, err);
+    if (status) return err ? err_within(err, "%s", gguf_path(m->gguf)) : status;
     if (about_vocab[0]) buf_printf(note, "%s%s", note->length ? "; " : "", about_vocab);
     m->info = (struct carat_model_info){
         .name = clean_name(m),
@@ -58,11 +61,11 @@ static int fill_info(struct carat_model *m, struct buf *note, struct carat_error
         .n_params = m->weights.n_params,
         .file_bytes = gguf_file_bytes(m->gguf),
         .note = arena_copy_text(&m->arena, buf_text(note), note->length),
+        .sampling = sampling,
     };
     gguf_quantisation(m->gguf, m->info.quantisation, sizeof m->info.quantisation);
     if (!m->info.name || !m->info.note || note->failed) return err_no_memory(err, "model", 256);
-    int status = sampling_defaults_read(m->gguf, &m->info.sampling, err);
-    return status && err ? err_within(err, "%s", gguf_path(m->gguf)) : status;
+    return CARAT_OK;
 }
 
 static int read_model(struct carat_model *m, struct buf *note, struct carat_error *err)

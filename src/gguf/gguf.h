@@ -101,6 +101,7 @@ void gguf_type_mix(const struct gguf *g, char *out, size_t size);
  * the key, what was expected and what was found. Integers may have any integer type if the value is
  * in range; reals are f32 or f64, and finite. */
 int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, struct carat_error *err);
+int gguf_get_i64(const struct gguf *g, const char *key, int64_t *out, struct carat_error *err);
 int gguf_get_f32(const struct gguf *g, const char *key, float *out, struct carat_error *err);
 int gguf_get_bool(const struct gguf *g, const char *key, bool *out, struct carat_error *err);
 int gguf_get_string(const struct gguf *g, const char *key, struct gguf_string *out,

@@ -70,6 +70,21 @@ int gguf_get_u32(const struct gguf *g, const char *key, uint32_t *out, struct ca
     return wrong_type(kv, "an integer", err);
 }
 
+int gguf_get_i64(const struct gguf *g, const char *key, int64_t *out, struct carat_error *err)
+{
+    const struct gguf_kv *kv = gguf_find(g, key);
+    if (!kv) return CARAT_OK;
+    if (!is_unsigned(kv->type) && !is_signed(kv->type)) return wrong_type(kv, "an integer", err);
+    if (is_unsigned(kv->type) && kv->value.u > INT64_MAX) {
+        char shown[GGUF_PRINTABLE_BYTES];
+        return err_set(err, CARAT_EFORMAT,
+                       "key \"%s\": is %" PRIu64 ", at most %" PRId64 " is expected",
+                       gguf_printable(shown, kv->key.data, kv->key.length), kv->value.u, INT64_MAX);
+    }
+    *out = is_signed(kv->type) ? kv->value.i : (int64_t)kv->value.u;
+    return CARAT_OK;
+}
+
 int gguf_get_f32(const struct gguf *g, const char *key, float *out, struct carat_error *err)
 {
     const struct gguf_kv *kv = gguf_find(g, key);

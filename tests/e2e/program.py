@@ -72,6 +72,27 @@ def long_model():
     return path if os.path.exists(path) else patched_model(path, context_length=1 << 18)
 
 
+def model_with_keys(path, **keys):
+    """A model whose metadata also has these keys of general.sampling. They and a text that fills up
+    take a multiple of the alignment, so that all else stays as it is."""
+    def text(value):
+        return struct.pack("<Q", len(value)) + value
+
+    def entry(key, value):
+        if isinstance(value, str):
+            return text(key.encode()) + struct.pack("<I", 8) + text(value.encode())
+        form, kind = ("<f", 6) if isinstance(value, float) else ("<i", 5)
+        return text(key.encode()) + struct.pack("<I", kind) + struct.pack(form, value)
+
+    added = b"".join(entry("general.sampling." + key, value) for key, value in keys.items())
+    rest = len(added + entry("filler", "")) % 32
+    added += entry("filler", " " * (32 - rest))
+    old = pathlib.Path(MODEL).read_bytes()
+    count = struct.unpack_from("<Q", old, 16)[0] + len(keys) + 1
+    pathlib.Path(path).write_bytes(old[:16] + struct.pack("<Q", count) + added + old[24:])
+    return str(path)
+
+
 def expect(is_true, text):
     if not is_true:
         raise AssertionError(text)

@@ -92,6 +92,56 @@ def test_samplers_of_llama_server_act_as_options_do():
          plain, "DRY that looks at nothing")
 
 
+def test_a_file_recommends_samplers_and_options_and_requests_win():
+    need_json()
+    sampled = {"xtc_probability": 1.0, "xtc_threshold": 0.05, "min_p": 0.02,
+               "penalty_repeat": 1.5, "penalty_last_n": 7, "sequence": "penalties;min-p;xtc;temp"}
+    options = ["--xtc-probability", 1, "--xtc-threshold", 0.05, "--min-p", 0.02,
+               "--repeat-penalty", 1.5, "--repeat-last-n", 7, "--samplers",
+               "penalties;min_p;xtc;temperature"]
+    more = ["-n", 24, "--seed", 5, "--ignore-eos"]
+    request = {"messages": HELLO, "max_tokens": 24, "seed": 5, "ignore_eos": True}
+    own = ["--xtc-probability", 0, "--min-p", 0, "--repeat-penalty", 1, "--sampler-seq",
+           "edskytpmx"]
+    with tempfile.TemporaryDirectory() as folder:
+        file = program.model_with_keys(os.path.join(folder, "a.gguf"), **sampled)
+
+        def answer(*arguments, asked=None):
+            words = ["--request", "-"] if asked else ["hello", *more]
+            done = carat("run", file, "--json", *words, *arguments,
+                         stdin=json.dumps(asked).encode() if asked else b"")
+            expect_status(done, 0)
+            return json.loads(done.stdout)
+
+        plain = by_options(*more)
+        expected = by_options(*more, *options)
+        expect(expected["text"] != plain["text"], "the samplers change nothing")
+        same(answer(), expected, "the file")
+        same(answer(*own), plain, "options win over the file")
+        same(answer(asked=request), expected, "the file, with a request")
+        same(answer(asked={**request, "xtc_probability": 0, "min_p": 0, "repeat_penalty": 1,
+                           "samplers": "edskytpmx"}), plain, "a request wins over the file")
+        shown = carat("show", file).stdout.decode()
+        for words in ("min-p 0.02, xtc-probability 1, xtc-threshold 0.05, repeat-penalty 1.5, "
+                      "repeat-last-n 7\n", "samplers       penalties;min_p;xtc;temperature\n"):
+            expect(words in shown, shown)
+
+        sampled = {"mirostat": 1, "mirostat_tau": 2.0, "sequence": "top_k;infill"}
+        file = program.model_with_keys(os.path.join(folder, "b.gguf"), **sampled)
+        same(answer(), by_options(*more, "--mirostat", 2, "--mirostat-ent", 2, "--samplers",
+                                  "top_k"), "Mirostat")
+        shown = carat("show", file).stdout.decode()
+        for words in ("mirostat 2, mirostat-ent 2, mirostat-lr 0.1", "gets Mirostat 2",
+                      'no sampler is called "infill"'):
+            expect(words in shown, shown)
+        sampling = json.loads(carat("show", file, "--json").stdout)["model"]["sampling"]
+        expect((sampling["mirostat_tau"], sampling["samplers"]) == (2, ["top_k"]), f"{sampling}")
+        for wrong in ({"penalty_repeat": float("nan")}, {"mirostat": 3}, {"sequence": 7},
+                      {"penalty_last_n": -2}, {"xtc_probability": "often"}):
+            file = program.model_with_keys(os.path.join(folder, "c.gguf"), **wrong)
+            expect_error(carat("run", file, "hello"), 3, *wrong, "general.sampling.")
+
+
 def test_a_request_can_ignore_the_end_and_bound_thoughts():
     request = {"messages": HELLO, "seed": 7, "max_tokens": 60}
     same(ask({**request, "ignore_eos": True}),

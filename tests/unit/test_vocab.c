@@ -1,4 +1,5 @@
 /* Vocabularies: what a good one holds, and every way in which one may be malformed. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -525,9 +526,10 @@ static void test_sampling_defaults(void **state)
     struct text_fixture f;
     struct carat_error err;
     struct carat_sampling s;
+    struct buf note = {0};
     text_fixture_init(&f, N);
     text_fixture_parse(&f);
-    assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_OK);
+    assert_int_equal(sampling_defaults_read(f.g, &s, &note, &err), CARAT_OK);
     assert_true(s.temperature == 1.0f && s.top_k == 64 && s.top_p == 0.95f && s.min_p == 0.0f);
     assert_true(s.repeat_penalty == 1.0f && s.presence_penalty == 0.0f);
     assert_true(s.xtc_probability == 0.0f && s.dry_multiplier == 0.0f && s.dynatemp_range == 0.0f);
@@ -540,18 +542,129 @@ static void test_sampling_defaults(void **state)
     gguf_put_f32(&f.writer, "general.sampling.top_p", 0.5f);
     gguf_put_f32(&f.writer, "general.sampling.xtc_probability", 0.25f);
     gguf_put_f32(&f.writer, "general.sampling.xtc_threshold", 0.2f);
+    gguf_put_f32(&f.writer, "general.sampling.min_p", 0.125f);
+    gguf_put_f32(&f.writer, "general.sampling.penalty_repeat", 1.25f);
+    gguf_put_i32(&f.writer, "general.sampling.penalty_last_n", -1);
+    gguf_put_i32(&f.writer, "general.sampling.mirostat", 2);
+    gguf_put_f32(&f.writer, "general.sampling.mirostat_tau", 4);
+    gguf_put_f32(&f.writer, "general.sampling.mirostat_eta", 0.5f);
+    gguf_put_text(&f.writer, "general.sampling.sequence", "penalties;top-k;temp");
     text_fixture_parse(&f);
-    assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_OK);
+    assert_int_equal(sampling_defaults_read(f.g, &s, &note, &err), CARAT_OK);
+    assert_true(s.min_p == 0.125f && s.repeat_penalty == 1.25f && s.repeat_last_n == -1);
+    assert_true(s.mirostat == 2 && s.mirostat_tau == 4.0f && s.mirostat_eta == 0.5f);
+    assert_string_equal(s.samplers, "ekt");
+    assert_int_equal(note.length, 0);
     assert_true(s.xtc_probability == 0.25f && s.xtc_threshold == 0.2f);
     assert_true(s.temperature == 0.5f && s.top_k == 40 && s.top_p == 0.5f);
     text_fixture_deinit(&f);
+}
 
-    text_fixture_init(&f, N);
-    gguf_put_f32(&f.writer, "general.sampling.top_p", 7.0f);
-    text_fixture_parse(&f);
-    assert_int_equal(sampling_defaults_read(f.g, &s, &err), CARAT_EFORMAT);
-    assert_non_null(strstr(err.message, "general.sampling.top_p"));
-    text_fixture_deinit(&f);
+/* What llama.cpp does otherwise or does not have is noted: the file can still be used. */
+static void test_sampling_defaults_that_differ(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *order, *letters, *note;
+        int32_t last_n, top_k;
+    } cases[] = {
+        {"top_k;infill;mystery", "k", "no sampler is called \"infill\"", 0, -1},
+        {"xtc;;xtc;", "x", "xtc is there twice", 7, 0},
+        {"\x1b[2J", "-", "no sampler is called \"\"", -1, 3},
+        {"adaptive_p", "-", NULL, 1 << 20, INT32_MIN},
+        {"", CARAT_SAMPLERS, NULL, 5, INT32_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct text_fixture f;
+        struct carat_error err;
+        struct carat_sampling s;
+        struct buf note = {0};
+        text_fixture_init(&f, N);
+        gguf_put_text(&f.writer, "general.sampling.sequence", cases[i].order);
+        gguf_put_i32(&f.writer, "general.sampling.penalty_last_n", cases[i].last_n);
+        gguf_put_f32(&f.writer, "general.sampling.penalty_repeat", 1.5f);
+        gguf_put_i32(&f.writer, "general.sampling.top_k", cases[i].top_k);
+        gguf_put_u8(&f.writer, "general.sampling.mirostat", i == 0);
+        text_fixture_parse(&f);
+        assert_int_equal(sampling_defaults_read(f.g, &s, &note, &err), CARAT_OK);
+        assert_string_equal(s.samplers, cases[i].letters);
+        if (cases[i].note) assert_non_null(strstr(buf_text(&note), cases[i].note));
+        assert_int_equal(note.length > 0, cases[i].note != NULL);
+        assert_null(strstr(buf_text(&note), "mystery"));
+        assert_int_equal(strstr(buf_text(&note), "Mirostat 2") != NULL, i == 0);
+        assert_int_equal(s.mirostat, i == 0 ? 2 : 0);
+        assert_true(s.repeat_penalty == (cases[i].last_n ? 1.5f : 1.0f));
+        assert_int_equal(s.repeat_last_n, cases[i].last_n ? cases[i].last_n : 64);
+        assert_int_equal(s.top_k, cases[i].top_k < 0 ? 0 : cases[i].top_k);
+        buf_deinit(&note);
+        text_fixture_deinit(&f);
+    }
+}
+
+static void put_long_order(struct gguf_writer *w, const char *key)
+{
+    char text[2000];
+    memset(text, ';', sizeof text);
+    gguf_put_string(w, key, text, sizeof text);
+}
+
+static void test_wrong_sampling_defaults(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key;
+        double value;
+    } reals[] = {
+        {"temp", -1},
+        {"temp", (double)NAN},
+        {"temp", 101},
+        {"top_p", 7},
+        {"min_p", -0.5},
+        {"xtc_probability", 2},
+        {"xtc_threshold", -1},
+        {"penalty_repeat", 0},
+        {"penalty_repeat", 1e300},
+        {"mirostat_tau", -1},
+        {"mirostat_eta", (double)INFINITY},
+        {"top_k", 40},
+        {"penalty_last_n", 64},
+        {"mirostat", 2},
+        {"sequence", 1},
+    };
+    static const struct {
+        const char *key;
+        int64_t value;
+    } wholes[] = {
+        {"temp", 1},     {"top_k", INT64_MAX},        {"top_k", INT64_MIN}, {"penalty_last_n", -2},
+        {"mirostat", 3}, {"penalty_last_n", 1 << 21}, {"mirostat", -1},     {"sequence", 1},
+    };
+    enum { REALS = sizeof reals / sizeof *reals, WHOLES = sizeof wholes / sizeof *wholes };
+    for (size_t i = 0; i < REALS + WHOLES + 2; i++) {
+        struct text_fixture f;
+        struct carat_error err;
+        struct carat_sampling s;
+        struct buf note = {0};
+        char key[64];
+        const char *last = i < REALS            ? reals[i].key
+                           : i < REALS + WHOLES ? wholes[i - REALS].key
+                           : i & 1              ? "sequence"
+                                                : "top_k";
+        snprintf(key, sizeof key, "general.sampling.%s", last);
+        text_fixture_init(&f, N);
+        if (i < REALS)
+            gguf_put_f64(&f.writer, key, reals[i].value);
+        else if (i < REALS + WHOLES)
+            gguf_put_i64(&f.writer, key, wholes[i - REALS].value);
+        else if (i & 1)
+            put_long_order(&f.writer, key);
+        else
+            gguf_put_u64(&f.writer, key, UINT64_MAX);
+        text_fixture_parse(&f);
+        assert_int_equal(sampling_defaults_read(f.g, &s, &note, &err), CARAT_EFORMAT);
+        assert_non_null(strstr(err.message, key));
+        buf_deinit(&note);
+        text_fixture_deinit(&f);
+    }
 }
 
 int main(void)
@@ -567,6 +680,8 @@ int main(void)
         cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_load_time),
         cmocka_unit_test(test_sampling_defaults),
+        cmocka_unit_test(test_sampling_defaults_that_differ),
+        cmocka_unit_test(test_wrong_sampling_defaults),
         cmocka_unit_test(test_texts_made_to_collide_cost_no_more_than_others),
         cmocka_unit_test(test_long_special_tokens_cost_no_more_than_short_ones),
         cmocka_unit_test(test_equal_special_tokens_cost_no_more_than_one),
