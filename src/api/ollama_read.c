@@ -5,6 +5,7 @@
 #include "api/ask_readers.h"
 #include "api/translation.h"
 #include "api/root.h"
+#include "base/samplers.h"
 #include "base/status.h"
 #include "json/json_fields.h"
 
@@ -142,9 +143,9 @@ static int check_absent(struct translation *r, const struct place *options)
     struct place mirostat = place_member(options, "mirostat");
     int64_t version = 0;
     if (!place_is_null(&tail_free)) TRY(place_expect_real(&tail_free, 1, 1, r->err));
-    if (!place_is_null(&mirostat)) TRY(place_read_whole(&mirostat, 0, 2, &version, r->err));
-    if (version != 1) return CARAT_OK;
-    return place_refuse(&mirostat, "version 1 is not here; 2 aims at the same", r->err);
+    if (place_is_null(&mirostat)) return CARAT_OK;
+    TRY(place_read_whole(&mirostat, INT32_MIN, INT32_MAX, &version, r->err));
+    return mirostat_check(version, mirostat.path, r->err);
 }
 
 /* Below 0 is no limit. */

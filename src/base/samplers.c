@@ -1,7 +1,7 @@
 #include "base/samplers.h"
 
+#include <inttypes.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <string.h>
 
 #include "base/utf8.h"
@@ -143,4 +143,13 @@ int samplers_check(const char letters[SAMPLERS_SIZE], const char *where, struct 
                        SAMPLERS_SIZE - 1);
     if (strcmp(letters, none) == 0) return CARAT_OK;
     return samplers_read_letters(seen, letters, length, where, err);
+}
+
+/* Version 1 estimates what version 2 computes. */
+int mirostat_check(int64_t version, const char *where, struct carat_error *err)
+{
+    if (version == 0 || version == 2) return CARAT_OK;
+    err_set(err, CARAT_EUSAGE, "%s: 0 (off) or 2 expected, %" PRId64 " found", where, version);
+    if (version == 1) err_hint(err, "version 2 aims at the same, and is here");
+    return CARAT_EUSAGE;
 }

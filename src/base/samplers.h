@@ -1,10 +1,11 @@
-/* Names and letters of samplers: llama.cpp's.
+/* Names and letters of samplers: llama.cpp's. Versions of Mirostat.
  *
  * Samplers in an order are a text of letters, each at most once; "-" stands for none of them. */
 #ifndef BASE_SAMPLERS_H
 #define BASE_SAMPLERS_H
 
 #include <stddef.h>
+#include <stdint.h>
 
 #include "base/status.h"
 
@@ -22,6 +23,9 @@ int samplers_read_names(char out[SAMPLERS_SIZE], const char *text, size_t length
                         struct carat_error *err);
 int samplers_read_letters(char out[SAMPLERS_SIZE], const char *text, size_t length,
                           const char *where, struct carat_error *err);
+
+/* CARAT_EUSAGE: Mirostat has no such version here. */
+int mirostat_check(int64_t version, const char *where, struct carat_error *err);
 
 /* Adds one by its name; begin with "-". */
 int samplers_add(char letters[SAMPLERS_SIZE], const char *name, size_t length, const char *where,

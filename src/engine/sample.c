@@ -95,20 +95,11 @@ static int check_ranges(const struct carat_sampling *s, struct carat_error *err)
     return CARAT_OK;
 }
 
-/* Version 1 estimates what version 2 computes. */
-static int check_mirostat(const struct carat_sampling *s, struct carat_error *err)
-{
-    if (s->mirostat == 0 || s->mirostat == 2) return CARAT_OK;
-    err_set(err, CARAT_EUSAGE, "mirostat: 0 (off) or 2 expected, %d found", s->mirostat);
-    if (s->mirostat == 1) err_hint(err, "version 2 does the same, and is here");
-    return CARAT_EUSAGE;
-}
-
 int sample_check(const struct carat_sampling *s, struct carat_error *err)
 {
     TRY(check_ranges(s, err));
     TRY(samplers_check(s->samplers, "samplers", err));
-    TRY(check_mirostat(s, err));
+    TRY(mirostat_check(s->mirostat, "mirostat", err));
     if (s->dry_allowed_length < 0 || s->dry_allowed_length > CARAT_DRY_TOKENS_MAX)
         return err_set(err, CARAT_EUSAGE,
                        "dry_allowed_length: 0 (2) or up to %d expected, %d found",

@@ -48,11 +48,8 @@ static int read_reals(struct carat_sampling *p, const struct carat_value *root,
 static int read_mirostat(struct carat_sampling *p, const struct carat_value *root,
                          struct carat_error *err)
 {
-    TRY(json_read_whole(root, "mirostat", 0, 2, &p->mirostat, err));
-    if (p->mirostat != 1) return CARAT_OK;
-    err_set(err, CARAT_EUSAGE, "mirostat: 0 (off) or 2 expected, 1 found");
-    err_hint(err, "version 1 is not here; 2 aims at the same");
-    return CARAT_EUSAGE;
+    TRY(json_read_whole(root, "mirostat", INT32_MIN, INT32_MAX, &p->mirostat, err));
+    return mirostat_check(p->mirostat, "mirostat", err);
 }
 
 static int take_breaker(const struct carat_value *value, size_t i, struct arena *arena,

@@ -188,7 +188,7 @@ static void what_would_change_the_meaning_is_refused(void **state)
         {"'samplers':['xtc',7]", "samplers[1]: a string expected"},
         {"'samplers':['xtc','xtcc']", "samplers[1]: no sampler is called \"xtcc\""},
         {"'mirostat':1", "mirostat: 0 (off) or 2 expected, 1 found"},
-        {"'mirostat':3", "mirostat: 0 to 2 expected, 3 found"},
+        {"'mirostat':3", "mirostat: 0 (off) or 2 expected, 3 found"},
         {"'typical_p':1.5", "typical_p: 0 to 1 expected, 1.5 found"},
         {"'top_n_sigma':-2", "top_n_sigma: -1 to 100"},
         {"'xtc_probability':'a'", "xtc_probability: a number expected, a string found"},
