@@ -417,6 +417,77 @@ static void a_seed_gives_one_answer_wherever_logits_come_from(void **state)
     assert_true(n_pairs > 100);
 }
 
+/* ---- Extremes --------------------------------------------------------------------------- */
+
+/* One of them becomes 1. */
+static float extreme_logit(int kind, struct rng *r)
+{
+    switch (kind) {
+    case 0: return 0;
+    case 1: return -30;
+    case 2: return rng_below(r, 2) ? 1e30f : -1e30f;
+    case 3: return 1e-30f * rng_normal(r);
+    case 4: return rng_below(r, 20) ? -INFINITY : 5;
+    case 5: return -INFINITY;
+    default: return 30.0f * tanhf(rng_normal(r));
+    }
+}
+
+static float extreme(float low, float high, float neutral, struct rng *r)
+{
+    const float some[] = {low, high, neutral, low + (high - low) * (float)rng_unit(r)};
+    return some[rng_below(r, 4)];
+}
+
+/* Whatever is asked for, an id that is possible is picked. */
+static void extremes_still_pick_a_possible_id(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 20000 };
+    struct rng r = {2026};
+    for (int round = 0; round < ROUNDS; round++) {
+        struct carat_sampling p = {.temperature =
+                                       extreme(1e-38f, 100, 1, &r) * (float)(rng_below(&r, 5) > 0),
+                                   .top_k = (int32_t)rng_below(&r, 3) * 20,
+                                   .top_p = extreme(1e-38f, 1, 1, &r),
+                                   .min_p = extreme(0, 1, 0, &r),
+                                   .repeat_penalty = extreme(0.01f, 100, 1, &r),
+                                   .presence_penalty = extreme(-100, 100, 0, &r),
+                                   .frequency_penalty = extreme(-100, 100, 0, &r),
+                                   .repeat_last_n = (int32_t)rng_below(&r, 3) - 1,
+                                   .seed = (uint64_t)round,
+                                   .typical_p = extreme(1e-38f, 1, 1, &r),
+                                   .top_n_sigma = extreme(1e-38f, 100, 0, &r),
+                                   .xtc_probability = extreme(0, 1, 0, &r),
+                                   .xtc_threshold = extreme(1e-38f, 0.5f, 0.1f, &r),
+                                   .dynatemp_range = extreme(0, 100, 0, &r),
+                                   .dynatemp_exponent = extreme(1e-38f, 100, 1, &r),
+                                   .dry_multiplier = extreme(0, 100, 0, &r),
+                                   .dry_base = extreme(1, 100, 1.75f, &r),
+                                   .dry_allowed_length = 1,
+                                   .mirostat = rng_below(&r, 8) ? 0 : 2,
+                                   .mirostat_tau = extreme(1e-38f, 100, 5, &r),
+                                   .mirostat_eta = extreme(1e-38f, 100, 0.1f, &r)};
+        int kind = (int)rng_below(&r, 7);
+        float logits[N];
+        if (rng_below(&r, 4)) draw_order(p.samplers, &r);
+        struct sampler *s = open_sampler(p, N);
+        for (int step = 0; step < 6; step++) {
+            int32_t ids[N];
+            for (int i = 0; i < N; i++) ids[i] = i;
+            for (int i = 0; i < N; i++) logits[i] = extreme_logit(kind, &r);
+            logits[7] = 1;
+            int32_t id = step % 2 ? sample_pick(s, logits) : sample_pick_listed(s, logits, ids, N);
+            if (id < 0 || id >= N || logits[id] == -INFINITY)
+                fail_msg("round %d, kind %d, order %s: %d", round, kind, p.samplers, id);
+            sample_accept(s, id);
+        }
+        logits[3] = NAN;
+        assert_int_equal(sample_pick(s, logits), -1);
+        sample_close(s);
+    }
+}
+
 /* ---- Names ------------------------------------------------------------------------------ */
 
 static void names_and_letters_are_those_of_llama_cpp(void **state)
@@ -489,6 +560,7 @@ int main(void)
         cmocka_unit_test(distributions_are_those_of_the_definition),
         cmocka_unit_test(orders_that_mean_the_same_give_the_same),
         cmocka_unit_test(a_seed_gives_one_answer_wherever_logits_come_from),
+        cmocka_unit_test(extremes_still_pick_a_possible_id),
         cmocka_unit_test(names_and_letters_are_those_of_llama_cpp),
         cmocka_unit_test(wrong_orders_are_refused),
     };
