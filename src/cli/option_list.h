@@ -151,7 +151,7 @@
       "how fast Mirostat adapts (default: the model's, else 0.1)")                                 \
     X(SAMPLERS, TEXT, "samplers", "", "", 0, 0, ON_ANSWER, "LIST",                                 \
       "run these samplers alone, in this order (default: the model's, else penalties;dry;"         \
-      "top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc")                                       \
+      "top_n_sigma;top_k;typ_p;temperature;top_p;min_p;xtc)")                                      \
     X(SAMPLER_SEQ, TEXT, "sampler-seq", "--sampling-seq", "", 0, 0, ON_ANSWER, "LETTERS",          \
       "the same by letters (default: edskytpmx)")                                                  \
     X(SEED, INT, "seed", "-s", "-1", -1, SEED_MAX, ON_TALK, "N",                                   \
