@@ -41,7 +41,7 @@ static void fill_cells(const struct kv_cache *c, char *cells, size_t n, float sp
     struct rng rng = {.state = 7};
     for (size_t p = 0; p < PATTERNS; p++) {
         for (size_t i = 0; i < cols; i++) values[i] = rng_normal(&rng) * spread;
-        format_traits(c->format)->encode(values, encoded + p * bytes, (int64_t)cols);
+        format_traits(c->format)->encode(values, NULL, encoded + p * bytes, (int64_t)cols);
     }
     for (size_t i = 0; i < n; i++) memcpy(cells + i * bytes, encoded + i % PATTERNS * bytes, bytes);
     mem_free(values);

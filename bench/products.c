@@ -43,7 +43,7 @@ static const void *make_matrix(enum format format, int32_t n_rows, int32_t cols)
         for (int32_t i = 0; i < cols && r < DIFFERENT_ROWS; i++)
             values[i] = rng_normal(&rng) * 0.1f;
         if (r < DIFFERENT_ROWS)
-            format_traits(format)->encode(values, row, cols);
+            format_traits(format)->encode(values, NULL, row, cols);
         else
             memcpy(row, row - DIFFERENT_ROWS * row_bytes, row_bytes);
     }

@@ -198,7 +198,7 @@ static void put_floats(const struct filler *f, struct bits *b, uint8_t *out, siz
         size_t count = left < STEP ? left : STEP;
         bits_fill(b, (uint8_t *)random, sizeof random);
         for (size_t i = 0; i < count; i++) values[i] = unit * (float)random[i];
-        traits->encode(values, out, (int64_t)count);
+        traits->encode(values, NULL, out, (int64_t)count);
         out += count * (size_t)traits->block_bytes;
         left -= count;
     }

@@ -146,7 +146,7 @@ static void encode_row(struct work *w, const uint8_t *from, uint8_t *to, float *
     int64_t cols = w->t->dims[0];
     float *again = values + w->cols_max;
     format_traits(w->t->format)->decode(from, values, cols);
-    into->encode(values, to, cols);
+    into->encode(values, NULL, to, cols);
     into->decode(to, again, cols);
     for (int64_t i = 0; i < cols; i++) {
         double error = (double)again[i] - (double)values[i];

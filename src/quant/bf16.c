@@ -12,8 +12,9 @@ void bf16_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-void bf16_encode(const float *src, void *dst, int64_t n)
+void bf16_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
+    (void)importance; /* each value gets the nearest */
     uint8_t *at = dst;
     for (int64_t i = 0; i < n; i++) {
         uint16_t bits = float_to_bfloat(src[i]);

@@ -6,7 +6,7 @@
 
 #define X(NAME, name, ...)                                                                         \
     void name##_decode(const void *src, float *dst, int64_t n);                                    \
-    void name##_encode(const float *src, void *dst, int64_t n);
+    void name##_encode(const float *src, const float *importance, void *dst, int64_t n);
 FORMAT_LIST(X)
 #undef X
 

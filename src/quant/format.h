@@ -94,9 +94,11 @@ struct format_traits {
     enum code_kind codes; /* CODE_NONE: a float */
     int codes_at;         /* byte of the block */
     double budget;
-    /* n values (a multiple of block_elements) from or to src/dst, which need no alignment. */
+    /* n values (a multiple of block_elements) from or to src/dst, which need no alignment. Encoding
+     * makes the sum of squared errors small, each times the importance of its value: n finite
+     * numbers from 0 on, about 1 on average. NULL: all values count alike. */
     void (*decode)(const void *src, float *dst, int64_t n);
-    void (*encode)(const float *src, void *dst, int64_t n);
+    void (*encode)(const float *src, const float *importance, void *dst, int64_t n);
 };
 
 /* Never NULL for 0 <= format < FORMAT_COUNT. */

@@ -5,6 +5,7 @@
 
 #include "quant/half.h"
 #include "quant/levels.h"
+#include "quant/search.h"
 
 enum { POINT_MAX = 8, RUNS_MAX = 256 };
 
@@ -89,7 +90,7 @@ static int find_point(const struct finder *f, float errors[POINT_MAX][8], float 
  * one of eight is negative: the smallest, whose sign has to be the wrong one. */
 struct target {
     int n;
-    float x[GRID_GROUP], largest;
+    float x[GRID_GROUP], importance[GRID_GROUP], largest;
     uint8_t signs[4];
 };
 
@@ -104,24 +105,27 @@ struct choice {
 static void take_signs(struct target *t, bool is_even, int eight)
 {
     int smallest = 0, n_signs = 0;
-    float *x = t->x + eight * 8;
+    float *x = t->x + eight * 8, costs[8];
     for (int i = 0; i < 8; i++) {
         bool is_negative = x[i] < 0.0f;
         n_signs += is_negative;
         t->signs[eight] |= (uint8_t)(is_negative << i);
         x[i] = fabsf(x[i]);
-        if (x[i] < x[smallest]) smallest = i;
+        costs[i] = x[i] * sqrtf(t->importance[eight * 8 + i]);
+        if (costs[i] < costs[smallest]) smallest = i;
     }
     if (!is_even || n_signs % 2 == 0) return;
     t->signs[eight] ^= (uint8_t)(1 << smallest);
     x[smallest] = -x[smallest];
 }
 
-static void target_init(struct target *t, const struct grid_facts *facts, const float *x)
+static void target_init(struct target *t, const struct grid_facts *facts, const float *x,
+                        const float *importance)
 {
     *t = (struct target){.n = facts->n_shared};
     for (int i = 0; i < t->n; i++) {
         t->x[i] = x[i];
+        t->importance[i] = importance_at(importance, i);
         if (fabsf(x[i]) > t->largest) t->largest = fabsf(x[i]);
     }
     if (facts->signs == GRID_EVEN_SIGNS || facts->signs == GRID_SIGNS)
@@ -148,13 +152,14 @@ static void choose_points(const struct finder *f, const struct target *t, int fi
         for (int i = 0; i < f->n_values; i++)
             for (int m = 0; m < 8; m++) {
                 float difference = t->x[at + i] * inverse - steps[m];
-                errors[i][m] = difference * difference;
+                errors[i][m] = difference * difference * t->importance[at + i];
             }
         int index = find_point(f, errors, &error);
         for (int i = 0; i < f->n_values; i++) {
             float q = steps[f->facts->points[index] >> bits * i & ((1 << bits) - 1)];
-            out->xq += t->x[at + i] * q;
-            out->qq += q * q;
+            float weighted = t->importance[at + i] * q;
+            out->xq += t->x[at + i] * weighted;
+            out->qq += weighted * q;
         }
         out->index[at / f->n_values] = (uint16_t)index;
         out->error += error;
@@ -240,7 +245,7 @@ static void put_choice(const struct finder *f, const struct choice *c, int k, in
 }
 
 /* Chooses everything for a block. Returns the half. */
-static uint16_t encode_block(const struct finder *f, const float *x,
+static uint16_t encode_block(const struct finder *f, const float *x, const float *importance,
                              struct grid_group groups[GRID_GROUPS])
 {
     const struct grid_facts *facts = f->facts;
@@ -249,7 +254,8 @@ static uint16_t encode_block(const struct finder *f, const float *x,
     float found[GRID_VALUES / 16], largest = 0.0f, xq = 0.0f, qq = 0.0f;
     const float unit = grid_unit(facts->format);
     for (int i = 0; i < n; i++) {
-        target_init(&targets[i], facts, x + i * n_shared);
+        target_init(&targets[i], facts, x + i * n_shared,
+                    importance_from(importance, i * n_shared));
         found[i] = search_points_scale(f, &targets[i]);
         if (found[i] > largest) largest = found[i];
     }
@@ -268,8 +274,8 @@ static uint16_t encode_block(const struct finder *f, const float *x,
 }
 
 void grid_encode(const struct grid_facts *facts, grid_put *put,
-                 void (*put_scale)(uint8_t *block, uint16_t half), const float *src, void *dst,
-                 int64_t n)
+                 void (*put_scale)(uint8_t *block, uint16_t half), const float *src,
+                 const float *importance, void *dst, int64_t n)
 {
     struct finder finder;
     const size_t bytes = (size_t)format_traits(facts->format)->block_bytes;
@@ -277,7 +283,8 @@ void grid_encode(const struct grid_facts *facts, grid_put *put,
     finder_init(&finder, facts);
     for (int64_t b = 0; b < n / GRID_VALUES; b++, block += bytes, src += GRID_VALUES) {
         struct grid_group groups[GRID_GROUPS] = {0};
-        uint16_t half = encode_block(&finder, src, groups);
+        uint16_t half =
+            encode_block(&finder, src, importance_from(importance, b * GRID_VALUES), groups);
         memset(block, 0, bytes);
         for (int j = 0; j < GRID_GROUPS; j++) put(block, j, &groups[j]);
         if (put_scale)

@@ -39,7 +39,7 @@ typedef void grid_put(uint8_t *block, int j, const struct grid_group *group);
 
 /* n values to blocks. put_scale writes the half of a block; NULL: it comes first. */
 void grid_encode(const struct grid_facts *facts, grid_put *put,
-                 void (*put_scale)(uint8_t *block, uint16_t half), const float *src, void *dst,
-                 int64_t n);
+                 void (*put_scale)(uint8_t *block, uint16_t half), const float *src,
+                 const float *importance, void *dst, int64_t n);
 
 #endif

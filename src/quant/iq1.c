@@ -22,7 +22,7 @@ static void iq1_s_put(uint8_t *block, int j, const struct grid_group *g)
     memcpy(block + 34 + j * 2, &word, sizeof word);
 }
 
-void iq1_s_encode(const float *src, void *dst, int64_t n)
+void iq1_s_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ1_S,
                                             .points = iq1_points,
@@ -34,7 +34,7 @@ void iq1_s_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.4f,
                                             .to = 0.8f,
                                             .n_trials = 5};
-    grid_encode(&facts, iq1_s_put, NULL, src, dst, n);
+    grid_encode(&facts, iq1_s_put, NULL, src, importance, dst, n);
 }
 
 void iq1_m_decode(const void *src, float *dst, int64_t n)
@@ -54,7 +54,7 @@ static void iq1_m_put(uint8_t *block, int j, const struct grid_group *g)
     word[1] |= (uint8_t)(factors >> 8);
 }
 
-void iq1_m_encode(const float *src, void *dst, int64_t n)
+void iq1_m_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ1_M,
                                             .points = iq1_points,
@@ -66,5 +66,5 @@ void iq1_m_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.4f,
                                             .to = 0.8f,
                                             .n_trials = 5};
-    grid_encode(&facts, iq1_m_put, iq1_m_put_half, src, dst, n);
+    grid_encode(&facts, iq1_m_put, iq1_m_put_half, src, importance, dst, n);
 }

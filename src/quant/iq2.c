@@ -22,7 +22,7 @@ static void iq2_xxs_put(uint8_t *block, int j, const struct grid_group *g)
     memcpy(block + 2 + j * 8 + 4, &word, sizeof word);
 }
 
-void iq2_xxs_encode(const float *src, void *dst, int64_t n)
+void iq2_xxs_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ2_XXS,
                                             .points = iq2_xxs_points,
@@ -34,7 +34,7 @@ void iq2_xxs_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.6f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq2_xxs_put, NULL, src, dst, n);
+    grid_encode(&facts, iq2_xxs_put, NULL, src, importance, dst, n);
 }
 
 void iq2_xs_decode(const void *src, float *dst, int64_t n)
@@ -51,7 +51,7 @@ static void iq2_xs_put(uint8_t *block, int j, const struct grid_group *g)
     block[66 + j] = (uint8_t)(g->factor[0] | g->factor[1] << 4);
 }
 
-void iq2_xs_encode(const float *src, void *dst, int64_t n)
+void iq2_xs_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ2_XS,
                                             .points = iq2_xs_points,
@@ -63,7 +63,7 @@ void iq2_xs_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.6f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq2_xs_put, NULL, src, dst, n);
+    grid_encode(&facts, iq2_xs_put, NULL, src, importance, dst, n);
 }
 
 void iq2_s_decode(const void *src, float *dst, int64_t n)
@@ -81,7 +81,7 @@ static void iq2_s_put(uint8_t *block, int j, const struct grid_group *g)
     block[74 + j] = (uint8_t)(g->factor[0] | g->factor[1] << 4);
 }
 
-void iq2_s_encode(const float *src, void *dst, int64_t n)
+void iq2_s_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ2_S,
                                             .points = iq2_s_points,
@@ -93,5 +93,5 @@ void iq2_s_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.6f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq2_s_put, NULL, src, dst, n);
+    grid_encode(&facts, iq2_s_put, NULL, src, importance, dst, n);
 }

@@ -20,7 +20,7 @@ static void iq3_xxs_put(uint8_t *block, int j, const struct grid_group *g)
     memcpy(block + 66 + j * 4, &word, sizeof word);
 }
 
-void iq3_xxs_encode(const float *src, void *dst, int64_t n)
+void iq3_xxs_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ3_XXS,
                                             .points = iq3_xxs_points,
@@ -32,7 +32,7 @@ void iq3_xxs_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.7f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq3_xxs_put, NULL, src, dst, n);
+    grid_encode(&facts, iq3_xxs_put, NULL, src, importance, dst, n);
 }
 
 void iq3_s_decode(const void *src, float *dst, int64_t n)
@@ -50,7 +50,7 @@ static void iq3_s_put(uint8_t *block, int j, const struct grid_group *g)
     block[106 + j / 2] |= (uint8_t)(g->factor[0] << j % 2 * 4);
 }
 
-void iq3_s_encode(const float *src, void *dst, int64_t n)
+void iq3_s_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     static const struct grid_facts facts = {.format = FORMAT_IQ3_S,
                                             .points = iq3_s_points,
@@ -62,5 +62,5 @@ void iq3_s_encode(const float *src, void *dst, int64_t n)
                                             .from = 0.7f,
                                             .to = 1.2f,
                                             .n_trials = 9};
-    grid_encode(&facts, iq3_s_put, NULL, src, dst, n);
+    grid_encode(&facts, iq3_s_put, NULL, src, importance, dst, n);
 }

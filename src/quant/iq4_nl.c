@@ -2,6 +2,7 @@
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/levels.h"
+#include "quant/search.h"
 
 struct block {
     uint8_t d[2];
@@ -16,9 +17,11 @@ void iq4_nl_decode(const void *src, float *dst, int64_t n)
         levels_decode(block->q, load_half(block->d), dst);
 }
 
-void iq4_nl_encode(const float *src, void *dst, int64_t n)
+void iq4_nl_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
-    for (int64_t b = 0; b < n / LEVEL_VALUES; b++, block++, src += LEVEL_VALUES)
-        levels_encode(src, store_half(block->d, search_levels(src)), block->q);
+    for (int64_t b = 0; b < n / LEVEL_VALUES; b++, block++, src += LEVEL_VALUES) {
+        float d = search_levels(src, importance_from(importance, b * LEVEL_VALUES));
+        levels_encode(src, store_half(block->d, d), block->q);
+    }
 }

@@ -34,13 +34,15 @@ static void pack_scales(const int8_t scales[GROUPS], uint8_t packed[IQ4_XS_SCALE
     }
 }
 
-void iq4_xs_encode(const float *src, void *dst, int64_t n)
+void iq4_xs_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
         float found[GROUPS];
         int8_t scales[GROUPS];
-        for (int g = 0; g < GROUPS; g++) found[g] = search_levels(src + g * LEVEL_VALUES);
+        for (int g = 0; g < GROUPS; g++)
+            found[g] = search_levels(src + g * LEVEL_VALUES,
+                                     importance_from(importance, b * VALUES + g * LEVEL_VALUES));
         float d = store_scales(found, GROUPS, SIGNED_SCALE_LOW, block->d, scales);
         pack_scales(scales, block->scales);
         for (int g = 0; g < GROUPS; g++)

@@ -39,7 +39,7 @@ static inline void pack_scales(const uint8_t scales[K_GROUPS], const uint8_t min
 }
 
 /* Finds the scales of 256 values and their quants 0..high; stores both halves at d and dmin. */
-void k_encode(const float *x, int high, uint8_t d[2], uint8_t dmin[2],
+void k_encode(const float *x, const float *importance, int high, uint8_t d[2], uint8_t dmin[2],
               uint8_t packed[K_SCALES_BYTES], uint8_t quants[K_VALUES]);
 
 #endif

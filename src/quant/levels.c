@@ -2,6 +2,8 @@
 
 #include <math.h>
 
+#include "quant/search.h"
+
 const int8_t *format_levels(enum format format)
 {
     static const int8_t iq3_xxs[LEVELS] = {LEVELS_IQ3_XXS}, iq3_s[LEVELS] = {LEVELS_IQ3_S};
@@ -35,7 +37,7 @@ void levels_encode(const float x[LEVEL_VALUES], float d, uint8_t q[LEVEL_BYTES])
                                                              << 4);
 }
 
-float search_levels(const float x[LEVEL_VALUES])
+float search_levels(const float x[LEVEL_VALUES], const float *importance)
 {
     float largest = 0.0f, gain_max = 0.0f;
     for (int i = 0; i < LEVEL_VALUES; i++)
@@ -48,8 +50,9 @@ float search_levels(const float x[LEVEL_VALUES])
         float xq = 0.0f, qq = 0.0f;
         for (int i = 0; i < LEVEL_VALUES; i++) {
             float level = (float)levels[nearest_level(x[i] * inverse)];
-            xq += x[i] * level;
-            qq += level * level;
+            float weighted = importance_at(importance, i) * level;
+            xq += x[i] * weighted;
+            qq += weighted * level;
         }
         if (qq > 0.0f && xq * xq / qq > gain_max) {
             gain_max = xq * xq / qq;

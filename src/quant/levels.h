@@ -36,6 +36,6 @@ static inline void levels_decode(const uint8_t q[LEVEL_BYTES], float d, float x[
 void levels_encode(const float x[LEVEL_VALUES], float d, uint8_t q[LEVEL_BYTES]);
 
 /* Like search_scale (search.h), with levels instead of integers. */
-float search_levels(const float x[LEVEL_VALUES]);
+float search_levels(const float x[LEVEL_VALUES], const float *importance);
 
 #endif

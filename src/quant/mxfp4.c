@@ -5,6 +5,7 @@
  * infinite. No weights come near either. */
 #include "quant/codecs.h"
 #include "quant/fp4.h"
+#include "quant/search.h"
 
 #include <math.h>
 
@@ -37,18 +38,18 @@ static uint8_t nearest(float value)
     return (uint8_t)(value < 0.0f ? q | 8 : q);
 }
 
-static float squared_error(const float *x, uint8_t exponent)
+static float squared_error(const float *x, const float *importance, uint8_t exponent)
 {
     float d = fp4_half_scale(exponent), inverse = 1.0f / d, sum = 0.0f;
     for (int i = 0; i < VALUES; i++) {
         float error = x[i] - d * (float)fp4_doubled[nearest(x[i] * inverse)];
-        sum += error * error;
+        sum += importance_at(importance, i) * error * error;
     }
     return sum;
 }
 
 /* The power of two with which nothing is cut off, or half of it if that has a smaller error. */
-static uint8_t search_exponent(const float *x)
+static uint8_t search_exponent(const float *x, const float *importance)
 {
     int power;
     float largest = 0.0f;
@@ -56,14 +57,15 @@ static uint8_t search_exponent(const float *x)
     if (!(largest > 1e-30f) || isinf(largest)) return 0;
     frexpf(largest / 12.0f, &power); /* largest <= 12 * 2^power, power <= 125 */
     uint8_t exponent = (uint8_t)(power + 128), half = (uint8_t)(power + 127);
-    return squared_error(x, half) < squared_error(x, exponent) ? half : exponent;
+    float cut = squared_error(x, importance, half), whole = squared_error(x, importance, exponent);
+    return cut < whole ? half : exponent;
 }
 
-void mxfp4_encode(const float *src, void *dst, int64_t n)
+void mxfp4_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
-        block->exponent = search_exponent(src);
+        block->exponent = search_exponent(src, importance_from(importance, b * VALUES));
         float inverse = block->exponent ? 1.0f / fp4_half_scale(block->exponent) : 0.0f;
         for (int i = 0; i < HALF; i++)
             block->q[i] =

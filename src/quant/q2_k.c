@@ -33,7 +33,8 @@ void q2_k_decode(const void *src, float *dst, int64_t n)
 }
 
 /* d and dmin from scales and minima of groups, these as numbers of four bits. */
-static void store_units(const float d[GROUPS], const float m[GROUPS], struct block *block)
+static void store_units(const float *x, const float *importance, const float d[GROUPS],
+                        const float m[GROUPS], struct block *block)
 {
     float d_max = 0.0f, m_max = 0.0f;
     for (int g = 0; g < GROUPS; g++) {
@@ -43,21 +44,26 @@ static void store_units(const float d[GROUPS], const float m[GROUPS], struct blo
     float d_unit = store_half(block->d, d_max / SCALE_MAX);
     float m_unit = store_half(block->dmin, m_max / SCALE_MAX);
     for (int g = 0; g < GROUPS; g++) {
-        int scale = round_limited(d_unit > 0.0f ? d[g] / d_unit : 0.0f, 0, SCALE_MAX);
-        int min = round_limited(m_unit > 0.0f ? m[g] / m_unit : 0.0f, 0, SCALE_MAX);
+        uint8_t scale = (uint8_t)round_limited(d_unit > 0.0f ? d[g] / d_unit : 0.0f, 0, SCALE_MAX);
+        uint8_t min = (uint8_t)round_limited(m_unit > 0.0f ? m[g] / m_unit : 0.0f, 0, SCALE_MAX);
+        const struct line_units units = {d_unit, m_unit, SCALE_MAX};
+        if (importance)
+            search_units(x + g * GROUP, importance + g * GROUP, GROUP, 3, &units, &scale, &min);
         block->scales[g] = (uint8_t)(scale | min << 4);
     }
 }
 
-void q2_k_encode(const float *src, void *dst, int64_t n)
+void q2_k_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
         float d[GROUPS], m[GROUPS];
         memset(block, 0, sizeof *block);
         for (int g = 0; g < GROUPS; g++)
-            search_scale_and_min(src + g * GROUP, GROUP, 3, &d[g], &m[g]);
-        store_units(d, m, block);
+            search_scale_and_min(src + g * GROUP,
+                                 importance_from(importance, b * VALUES + g * GROUP), GROUP, 3,
+                                 &d[g], &m[g]);
+        store_units(src, importance_from(importance, b * VALUES), d, m, block);
         float d_unit = load_half(block->d), m_unit = load_half(block->dmin);
         for (int v = 0; v < VALUES; v++) {
             uint8_t units = block->scales[v / GROUP];

@@ -51,14 +51,16 @@ static void put_quant(struct block *block, int v, int q)
     block->top[i] |= (uint8_t)(q >> 2 << k);
 }
 
-void q3_k_encode(const float *src, void *dst, int64_t n)
+void q3_k_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
         float found[GROUPS];
         int8_t scales[GROUPS];
         memset(block, 0, sizeof *block);
-        for (int g = 0; g < GROUPS; g++) found[g] = search_scale(src + g * GROUP, GROUP, -4, 3);
+        for (int g = 0; g < GROUPS; g++)
+            found[g] = search_scale(
+                src + g * GROUP, importance_from(importance, b * VALUES + g * GROUP), GROUP, -4, 3);
         float d = store_scales(found, GROUPS, SIGNED_SCALE_LOW, block->d, scales);
         pack_scales(scales, block->scales);
         for (int v = 0; v < VALUES; v++) {

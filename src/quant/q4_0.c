@@ -23,11 +23,12 @@ void q4_0_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-void q4_0_encode(const float *src, void *dst, int64_t n)
+void q4_0_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
-        float d = store_half(block->d, search_scale(src, VALUES, -8, 7));
+        float d = store_half(
+            block->d, search_scale(src, importance_from(importance, b * VALUES), VALUES, -8, 7));
         float inverse = d != 0.0f ? 1.0f / d : 0.0f;
         for (int i = 0; i < HALF; i++) {
             int low = round_limited(src[i] * inverse, -8, 7) + 8;

@@ -23,12 +23,12 @@ void q4_1_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-void q4_1_encode(const float *src, void *dst, int64_t n)
+void q4_1_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
         float d, m;
-        search_scale_and_offset(src, VALUES, 15, &d, &m);
+        search_scale_and_offset(src, importance_from(importance, b * VALUES), VALUES, 15, &d, &m);
         d = store_half(block->d, d);
         m = store_half(block->m, m);
         float inverse = d > 0.0f ? 1.0f / d : 0.0f;

@@ -4,6 +4,7 @@
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"
+#include "quant/search.h"
 
 struct block {
     uint8_t d[2], dmin[2];
@@ -30,12 +31,13 @@ void q4_k_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-void q4_k_encode(const float *src, void *dst, int64_t n)
+void q4_k_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / K_VALUES; b++, block++, src += K_VALUES) {
         uint8_t quants[K_VALUES];
-        k_encode(src, 15, block->d, block->dmin, block->scales, quants);
+        k_encode(src, importance_from(importance, b * K_VALUES), 15, block->d, block->dmin,
+                 block->scales, quants);
         for (int i = 0; i < K_VALUES / 2; i++) {
             const uint8_t *pair = quants + i / K_GROUP_VALUES * 2 * K_GROUP_VALUES;
             int low = pair[i % K_GROUP_VALUES];

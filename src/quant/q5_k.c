@@ -3,6 +3,7 @@
 #include "quant/codecs.h"
 #include "quant/half.h"
 #include "quant/k_scales.h"
+#include "quant/search.h"
 
 struct block {
     uint8_t d[2], dmin[2];
@@ -35,12 +36,13 @@ void q5_k_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-void q5_k_encode(const float *src, void *dst, int64_t n)
+void q5_k_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / K_VALUES; b++, block++, src += K_VALUES) {
         uint8_t quants[K_VALUES];
-        k_encode(src, 31, block->d, block->dmin, block->scales, quants);
+        k_encode(src, importance_from(importance, b * K_VALUES), 31, block->d, block->dmin,
+                 block->scales, quants);
         memset(block->top, 0, sizeof block->top);
         for (int i = 0; i < K_VALUES; i++)
             block->top[i % K_GROUP_VALUES] |= (uint8_t)(quants[i] >> 4 << i / K_GROUP_VALUES);

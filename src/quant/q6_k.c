@@ -45,10 +45,13 @@ void q6_k_decode(const void *src, float *dst, int64_t n)
 }
 
 /* Scales of the groups in units of d, the quants 0..63 for them. */
-static void quantise(const float *x, struct block *block, uint8_t quants[VALUES])
+static void quantise(const float *x, const float *importance, struct block *block,
+                     uint8_t quants[VALUES])
 {
     float scales[GROUPS];
-    for (int g = 0; g < GROUPS; g++) scales[g] = search_scale(x + g * GROUP, GROUP, -32, 31);
+    for (int g = 0; g < GROUPS; g++)
+        scales[g] =
+            search_scale(x + g * GROUP, importance_from(importance, g * GROUP), GROUP, -32, 31);
     float d = store_scales(scales, GROUPS, -128, block->d, block->scales);
     for (int g = 0; g < GROUPS; g++) {
         float scale = d * block->scales[g];
@@ -58,12 +61,12 @@ static void quantise(const float *x, struct block *block, uint8_t quants[VALUES]
     }
 }
 
-void q6_k_encode(const float *src, void *dst, int64_t n)
+void q6_k_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
         uint8_t quants[VALUES];
-        quantise(src, block, quants);
+        quantise(src, importance_from(importance, b * VALUES), block, quants);
         for (int part = 0; part < 2; part++) {
             const uint8_t *q = quants + part * PART;
             uint8_t *low = block->low + part * 64, *top = block->top + part * 32;

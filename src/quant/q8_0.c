@@ -21,9 +21,10 @@ void q8_0_decode(const void *src, float *dst, int64_t n)
     }
 }
 
-/* The largest value gets 127; with 255 levels a search for a better scale would gain less than 1 %.
+/* The largest value gets 127; with 255 levels a search for a better scale would gain less than 1 %,
+ * unless the largest value is of little importance.
  * A value that is not finite makes the scale NaN, so that a cache does not hide it. */
-void q8_0_encode(const float *src, void *dst, int64_t n)
+void q8_0_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
@@ -32,6 +33,8 @@ void q8_0_encode(const float *src, void *dst, int64_t n)
             largest = fmaxf(largest, fabsf(src[i]));
             not_finite += src[i] - src[i];
         }
+        if (importance)
+            largest = 127.0f * fabsf(search_scale(src, importance + b * VALUES, VALUES, -127, 127));
         float d = store_half(block->d, largest / 127.0f + not_finite);
         float inverse = d > 0.0f ? 1.0f / d : 0.0f;
         for (int i = 0; i < VALUES; i++)

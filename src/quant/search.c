@@ -7,20 +7,22 @@
 
 /* With q chosen for the trial scale d, the best scale is <x,q>/<q,q> and the squared error
  * falls by <x,q>^2/<q,q>. Returns that gain. */
-static float fit_scale(const float *x, int n, int low, int high, float d, float *best_d)
+static float fit_scale(const float *x, const float *importance, int n, int low, int high, float d,
+                       float *best_d)
 {
     float inverse = 1.0f / d, xq = 0.0f, qq = 0.0f;
     for (int i = 0; i < n; i++) {
         float q = (float)round_limited(x[i] * inverse, low, high);
-        xq += x[i] * q;
-        qq += q * q;
+        float weighted = importance_at(importance, i) * q;
+        xq += x[i] * weighted;
+        qq += weighted * q;
     }
     if (!(qq > 0.0f)) return 0.0f;
     *best_d = xq / qq;
     return xq * xq / qq;
 }
 
-float search_scale(const float *x, int n, int low, int high)
+float search_scale(const float *x, const float *importance, int n, int low, int high)
 {
     float largest = 0.0f; /* with its sign */
     for (int i = 0; i < n; i++)
@@ -34,7 +36,7 @@ float search_scale(const float *x, int n, int low, int high)
         float plain = largest / (float)(end == 0 ? low : high);
         for (int trial = 0; trial <= 16; trial++) {
             float d = plain * (0.7f + 0.025f * (float)trial), fitted = d;
-            float gain = fit_scale(x, n, low, high, d, &fitted);
+            float gain = fit_scale(x, importance, n, low, high, d, &fitted);
             if (gain > gain_max) {
                 gain_max = gain;
                 best = fitted;
@@ -58,20 +60,23 @@ float store_scales(const float *scales, int n, int low, uint8_t d_out[2], int8_t
 
 /* Least squares of x ~ d q + m for q chosen by the trial (d, m). Returns the squared error
  * after the fit. With `min_only`, m must not be positive. */
-static float fit_line(const float *x, int n, int high, bool min_only, float *d, float *m)
+static float fit_line(const float *x, const float *importance, int n, int high, bool min_only,
+                      float *d, float *m)
 {
     if (!(*d > 0.0f)) return INFINITY;
     float inverse = 1.0f / *d, offset = *m;
-    float sum_q = 0, sum_qq = 0, sum_x = 0, sum_xq = 0, sum_xx = 0;
+    float count = 0, sum_q = 0, sum_qq = 0, sum_x = 0, sum_xq = 0, sum_xx = 0;
     for (int i = 0; i < n; i++) {
         float q = (float)round_limited((x[i] - offset) * inverse, 0, high);
-        sum_q += q;
-        sum_qq += q * q;
-        sum_x += x[i];
-        sum_xq += x[i] * q;
-        sum_xx += x[i] * x[i];
+        float weight = importance_at(importance, i), weighted = weight * x[i];
+        count += weight;
+        sum_q += weight * q;
+        sum_qq += weight * q * q;
+        sum_x += weighted;
+        sum_xq += weighted * q;
+        sum_xx += weighted * x[i];
     }
-    float count = (float)n, determinant = count * sum_qq - sum_q * sum_q;
+    float determinant = count * sum_qq - sum_q * sum_q;
     if (determinant > 0.0f) {
         *d = (count * sum_xq - sum_x * sum_q) / determinant;
         *m = (sum_qq * sum_x - sum_q * sum_xq) / determinant;
@@ -85,7 +90,8 @@ static float fit_line(const float *x, int n, int high, bool min_only, float *d, 
            2.0f * *d * sum_xq - 2.0f * *m * sum_x;
 }
 
-static void search_line(const float *x, int n, int high, bool min_only, float *d_out, float *m_out)
+static void search_line(const float *x, const float *importance, int n, int high, bool min_only,
+                        float *d_out, float *m_out)
 {
     float low = x[0], top = x[0];
     for (int i = 1; i < n; i++) {
@@ -98,15 +104,21 @@ static void search_line(const float *x, int n, int high, bool min_only, float *d
     if (!(top - low > 1e-30f) || isinf(top - low)) return;
 
     /* The range is shrunk from both ends in 5 x 5 steps: clipping a few outliers pays when
-     * there are few levels. */
+     * there are few levels. With importance the best line may be farther from a trial: q is chosen
+     * anew for the fitted line while that helps, which lowers errors of Q5_K by 2 %. */
+    const int n_fits = importance ? 4 : 1;
     float error_min = INFINITY, range = top - low;
     for (int cut_low = 0; cut_low < 5; cut_low++) {
         for (int cut_top = 0; cut_top < 5; cut_top++) {
             float m = low + range * 0.03f * (float)cut_low;
             float d = (top - range * 0.03f * (float)cut_top - m) / (float)high;
             if (min_only && m > 0.0f) m = 0.0f;
-            float error = fit_line(x, n, high, min_only, &d, &m);
-            if (error < error_min) {
+            float error = INFINITY;
+            for (int fit = 0; fit < n_fits; fit++) {
+                float before = error;
+                error = fit_line(x, importance, n, high, min_only, &d, &m);
+                if (!(error < before)) break;
+                if (!(error < error_min)) continue;
                 error_min = error;
                 *d_out = d;
                 *m_out = m;
@@ -115,13 +127,44 @@ static void search_line(const float *x, int n, int high, bool min_only, float *d
     }
 }
 
-void search_scale_and_min(const float *x, int n, int high, float *d_out, float *m_out)
+void search_scale_and_min(const float *x, const float *importance, int n, int high, float *d_out,
+                          float *m_out)
 {
-    search_line(x, n, high, true, d_out, m_out);
+    search_line(x, importance, n, high, true, d_out, m_out);
     *m_out = *m_out < 0.0f ? -*m_out : 0.0f;
 }
 
-void search_scale_and_offset(const float *x, int n, int high, float *d_out, float *m_out)
+void search_scale_and_offset(const float *x, const float *importance, int n, int high, float *d_out,
+                             float *m_out)
 {
-    search_line(x, n, high, false, d_out, m_out);
+    search_line(x, importance, n, high, false, d_out, m_out);
+}
+
+/* The squared error of x ~ d * q - m with the best q. */
+static float line_error(const float *x, const float *importance, int n, int high, float d, float m)
+{
+    float inverse = d > 0.0f ? 1.0f / d : 0.0f, sum = 0.0f;
+    for (int i = 0; i < n; i++) {
+        float q = (float)round_limited((x[i] + m) * inverse, 0, high);
+        float error = x[i] - (d * q - m);
+        sum += importance[i] * error * error;
+    }
+    return sum;
+}
+
+void search_units(const float *x, const float *importance, int n, int high,
+                  const struct line_units *units, uint8_t *scale, uint8_t *min)
+{
+    int scale_near = *scale, min_near = *min;
+    float error_min = INFINITY;
+    for (int s = scale_near - 1; s <= scale_near + 1; s++)
+        for (int m = min_near - 1; m <= min_near + 1; m++) {
+            if (s < 0 || m < 0 || s > units->most || m > units->most) continue;
+            float error =
+                line_error(x, importance, n, high, units->d * (float)s, units->m * (float)m);
+            if (!(error < error_min)) continue;
+            error_min = error;
+            *scale = (uint8_t)s;
+            *min = (uint8_t)m;
+        }
 }

@@ -3,7 +3,19 @@
 #ifndef QUANT_SEARCH_H
 #define QUANT_SEARCH_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+/* The importance of values may be NULL: then all count alike. */
+static inline float importance_at(const float *importance, int i)
+{
+    return importance ? importance[i] : 1.0f;
+}
+
+static inline const float *importance_from(const float *importance, int64_t first)
+{
+    return importance ? importance + first : NULL;
+}
 
 /* To nearest (ties to even), limited to [low, high]; NaN gives low. For |value| < 2^22, which
  * the limits guarantee. Adding 1.5 * 2^23 rounds without a library call. */
@@ -16,16 +28,28 @@ static inline int round_limited(float value, int low, int high)
 
 /* The scale d that makes d * q, with q from low to high, fit x[0, n) best; 0 when all are 0.
  * May be negative when low and high are not symmetric. */
-float search_scale(const float *x, int n, int low, int high);
+float search_scale(const float *x, const float *importance, int n, int low, int high);
 
 /* Stores the half d with which n scales are about d * units[i], low <= units[i] < -low; the largest
  * one is d * low. Returns what was stored. */
 float store_scales(const float *scales, int n, int low, uint8_t d[2], int8_t *units);
 
 /* Scale d >= 0 and offset m >= 0 for x ~ d * q - m, q from 0 to high. */
-void search_scale_and_min(const float *x, int n, int high, float *d_out, float *m_out);
+void search_scale_and_min(const float *x, const float *importance, int n, int high, float *d_out,
+                          float *m_out);
 
 /* The same with an offset of any sign: x ~ d * q + m. */
-void search_scale_and_offset(const float *x, int n, int high, float *d_out, float *m_out);
+void search_scale_and_offset(const float *x, const float *importance, int n, int high, float *d_out,
+                             float *m_out);
+
+/* What a block multiplies scales and minima of its groups with: whole numbers from 0 to `most`. */
+struct line_units {
+    float d, m;
+    int most;
+};
+
+/* Takes those next to *scale and *min with which x ~ d scale q - m min has the least error. */
+void search_units(const float *x, const float *importance, int n, int high,
+                  const struct line_units *units, uint8_t *scale, uint8_t *min);
 
 #endif

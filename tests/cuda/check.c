@@ -169,7 +169,7 @@ struct cuda_weight check_weight(struct check *c, struct rng *rng, enum format fo
     float *decoded = must_alloc(n * sizeof *decoded);
     char *file = must_alloc(n_rows * row_bytes);
     check_normal(rng, decoded, n, scale);
-    format_traits(format)->encode(decoded, file, (int64_t)n);
+    format_traits(format)->encode(decoded, NULL, file, (int64_t)n);
     format_traits(format)->decode(file, decoded, (int64_t)n);
     if (layout == LAYOUT_FILE) {
         w.row_bytes = (int64_t)row_bytes;

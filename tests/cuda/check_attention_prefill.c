@@ -473,7 +473,7 @@ static void time_shape(struct check *c, const struct speed *s)
                 .scale = check_alloc(NULL, (size_t)s->n * 4)},
     };
     check_normal(&rng, normal, PERIOD, 0.15f);
-    format_traits(s->format)->encode(normal, encoded, PERIOD);
+    format_traits(s->format)->encode(normal, NULL, encoded, PERIOD);
     void *pool = repeat(encoded, period, bytes);
     kv_place(&t.args.cache, pool, cache.page_bytes / LAYERS / 2);
     double one = check_time(c, run_timed, &t, false);

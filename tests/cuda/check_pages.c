@@ -49,7 +49,7 @@ void check_cell_write(const struct kv_cache *c, char *at, bool is_v, float *row)
     for (int32_t h = 0; h < c->n_heads; h++, row += c->head_dim, at += c->head_bytes) {
         for (int32_t i = 0; i < c->head_dim; i++)
             stored[i] = row[is_v ? kv_value_column(c, i) : kv_key_column(c, i)];
-        traits->encode(stored, at, c->head_dim);
+        traits->encode(stored, NULL, at, c->head_dim);
         traits->decode(at, stored, c->head_dim);
         for (int32_t i = 0; i < c->head_dim; i++)
             row[is_v ? kv_value_column(c, i) : kv_key_column(c, i)] = stored[i];

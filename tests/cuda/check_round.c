@@ -365,7 +365,7 @@ static uint16_t *new_mirror(struct check *c, enum format format, bool is_bad)
     char *file = malloc(ROWS * row_bytes);
     check_normal(&rng, x, n, 1);
     if (format_is_float(format) && is_bad) x[BAD_ROW * COLS + BAD_COL] = NAN;
-    traits->encode(x, file, (int64_t)n);
+    traits->encode(x, NULL, file, (int64_t)n);
     if (!format_is_float(format) && is_bad) {
         char *block =
             file + BAD_ROW * row_bytes + BAD_COL / traits->block_elements * traits->block_bytes;
@@ -482,7 +482,7 @@ static struct act attend(struct check *c, enum format format, enum act_kind kind
         check_normal(&rng, x, n, 0.2f);
         if (bad_input == (is_v ? IN_VALUE : IN_KEY))
             x[(sequence[BAD_ROW] * POSITIONS + 1) * COLS + BAD_COL] = odd;
-        format_traits(format)->encode(x, file, (int64_t)n);
+        format_traits(format)->encode(x, NULL, file, (int64_t)n);
         *(is_v ? &args.cache.v : &args.cache.k) = check_alloc(file, bytes);
     }
     args.step = check_step(3, is_prompt ? 0 : 3, 0, NULL, position, sequence, NULL);

@@ -32,7 +32,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (blocks && values) {
         memcpy(blocks, data + 1, bytes);
         t->decode(blocks, values, (int64_t)n);
-        t->encode(values, blocks, (int64_t)n);
+        t->encode(values, NULL, blocks, (int64_t)n);
         t->decode(blocks, values, (int64_t)n);
     }
     free(blocks);

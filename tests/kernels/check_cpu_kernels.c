@@ -380,7 +380,7 @@ static void check_halves(const struct cpu_kernels *k, enum format format, int n_
     float *p[2] = {mem_alloc((size_t)(n_a * n_b), 4), mem_alloc((size_t)(n_a * n_b), 4)};
     uint8_t *bytes = mem_alloc((size_t)n_b, row_bytes);
     for (int j = 0; j < n_b; j++) {
-        format_traits(format)->encode(b + j * n, bytes + (size_t)j * row_bytes, n);
+        format_traits(format)->encode(b + j * n, NULL, bytes + (size_t)j * row_bytes, n);
         format_traits(format)->decode(bytes + (size_t)j * row_bytes, b + j * n, n);
     }
     struct float_rows rows[2] = {{format, bytes, row_bytes, (ptrdiff_t)row_bytes}, rows_of(b, n)};

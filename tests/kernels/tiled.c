@@ -67,7 +67,7 @@ void tiled_open(struct tiled *t, const struct cpu_kernels *k, enum format format
         values[i] = is_high(i / cols, i % cols) ? 0.5f : -0.5f;
     for (int64_t r = 0; r < rows; r++) {
         uint8_t *row = bytes + (size_t)r * row_bytes;
-        format_traits(format)->encode(values + r * cols, row, cols);
+        format_traits(format)->encode(values + r * cols, NULL, row, cols);
         if (is_extreme && !has_grid) set_extreme_codes(format, row, cols, r);
         format_traits(format)->decode(row, t->decoded + r * cols, cols);
     }

@@ -71,7 +71,7 @@ static void draw_weight(struct draw *d, int32_t n_expert, int64_t rows, int64_t 
         char *row = data + r / (size_t)rows * expert_bytes + r % (size_t)rows * row_bytes;
         size_t from = r % FOUND_ROWS;
         if (r == from || !format_has_grid(d->c->shape.format))
-            traits->encode(values + r * (size_t)cols, row, cols);
+            traits->encode(values + r * (size_t)cols, NULL, row, cols);
         else
             repeat_row(traits,
                        data + from / (size_t)rows * expert_bytes + from % (size_t)rows * row_bytes,

@@ -70,7 +70,7 @@ static void cached_row(const struct parity_case *c, const struct weight *table, 
     char stored[4 * 512];
     const float *row = (const float *)table->data +
                        (size_t)(sequence * c->n_position + position) * (size_t)table->cols;
-    traits->encode(row + head * c->cache.head_dim, stored, c->cache.head_dim);
+    traits->encode(row + head * c->cache.head_dim, NULL, stored, c->cache.head_dim);
     traits->decode(stored, out, c->cache.head_dim);
 }
 

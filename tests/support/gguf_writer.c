@@ -268,7 +268,7 @@ void gguf_add_values(struct gguf_writer *w, const char *name, enum format format
     }
     int64_t n = 1;
     for (int i = 0; i < n_dims; i++) n *= dims[i];
-    traits->encode(values, t.data, n);
+    traits->encode(values, NULL, t.data, n);
     add_tensor(w, t, name, dims, n_dims);
 }
 

@@ -424,7 +424,7 @@ static double relative_error(enum format format, const float *x)
     static uint8_t bytes[N * 4];
     static float y[N];
     const struct format_traits *t = format_traits(format);
-    t->encode(x, bytes, N);
+    t->encode(x, NULL, bytes, N);
     t->decode(bytes, y, N);
     double error = 0.0, sum = 0.0;
     for (int i = 0; i < N; i++) {
@@ -452,6 +452,75 @@ static void test_budget(void **state)
     }
 }
 
+/* Encodes x with `given`, which may be NULL. Returns the error, with squares times `importance`. */
+static double weighted_error(enum format format, const float *x, const float *given,
+                             const float *importance)
+{
+    static uint8_t bytes[N * 4];
+    static float y[N];
+    const struct format_traits *t = format_traits(format);
+    t->encode(x, given, bytes, N);
+    t->decode(bytes, y, N);
+    double error = 0.0, sum = 0.0;
+    for (int i = 0; i < N; i++) {
+        error += importance[i] * ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        sum += importance[i] * (double)x[i] * x[i];
+    }
+    return sqrt(error / sum);
+}
+
+/* Importance that differs by factors of up to some hundreds in a block, about 1 on average. */
+static void draw_importance(struct rng *r, float *importance)
+{
+    for (int i = 0; i < N; i++) importance[i] = expf(1.5f * rng_normal(r) - 1.125f);
+}
+
+static void test_importance_lowers_the_error_that_counts(void **state)
+{
+    (void)state;
+    static float x[N], importance[N], even[N];
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct rng r = {.state = seed};
+        for (int i = 0; i < N; i++) x[i] = 0.02f * rng_normal(&r);
+        for (int i = 0; i < N; i++) even[i] = 1.0f;
+        draw_importance(&r, importance);
+        for (int f = 0; f < FORMAT_COUNT; f++) {
+            const struct format_traits *t = format_traits((enum format)f);
+            double with = weighted_error((enum format)f, x, importance, importance);
+            double without = weighted_error((enum format)f, x, NULL, importance);
+            double equal = weighted_error((enum format)f, x, even, even);
+            double plain = weighted_error((enum format)f, x, NULL, even);
+            /* Floats have no choice, MXFP4 that of an exponent; others gain a tenth at least. */
+            double share = format_is_float((enum format)f) ? 1.0 : f == FORMAT_MXFP4 ? 0.995 : 0.9;
+            if (with > share * without)
+                fail_msg("%s: error %.5f with importance, %.5f without", t->name, with, without);
+            if (equal > plain)
+                fail_msg("%s: error %.5f with equal importance, %.5f without", t->name, equal,
+                         plain);
+        }
+    }
+}
+
+/* Columns that do not count at all, and one that counts far more than the others. */
+static void test_odd_importance(void **state)
+{
+    (void)state;
+    static float x[N], y[N], importance[N];
+    static uint8_t bytes[N * 4];
+    struct rng r = {.state = 5};
+    for (int i = 0; i < N; i++) x[i] = rng_normal(&r);
+    for (int i = 0; i < N; i++) importance[i] = i < 512 || i % 3 == 0 ? 0.0f : 1.0f;
+    importance[N - 7] = 1e6f;
+    for (int f = 0; f < FORMAT_COUNT; f++) {
+        const struct format_traits *t = format_traits((enum format)f);
+        t->encode(x, importance, bytes, N);
+        t->decode(bytes, y, N);
+        for (int i = 0; i < N; i++)
+            if (!(fabsf(y[i]) < 10.0f))
+                fail_msg("%s: %g for %g", t->name, (double)y[i], (double)x[i]);
+    }
+}
+
 /* Values that a format holds exactly, zeros among them, must survive. */
 static void test_exact(void **state)
 {
@@ -461,12 +530,12 @@ static void test_exact(void **state)
     for (int f = 0; f < FORMAT_COUNT; f++) {
         const struct format_traits *t = format_traits((enum format)f);
         memset(x, 0, sizeof x);
-        t->encode(x, bytes, 256);
+        t->encode(x, NULL, bytes, 256);
         t->decode(bytes, y, 256);
         for (int i = 0; i < 256; i++) assert_true(y[i] == 0.0f);
         if (has_grid(t)) continue; /* they have no zero among other values */
         for (int i = 0; i < 256; i++) x[i] = i % 2 ? -1.0f : 0.0f; /* two levels */
-        t->encode(x, bytes, 256);
+        t->encode(x, NULL, bytes, 256);
         t->decode(bytes, y, 256);
         for (int i = 0; i < 256; i++) assert_float_equal(x[i], y[i], 2e-2);
     }
@@ -483,7 +552,7 @@ static void test_again(void **state)
     for (int f = 0; f < FORMAT_COUNT; f++) {
         const struct format_traits *t = format_traits((enum format)f);
         if (!has_grid(t)) continue;
-        t->encode(x, bytes, N);
+        t->encode(x, NULL, bytes, N);
         t->decode(bytes, y, N);
         double error = relative_error((enum format)f, y);
         if (error > 0.04) fail_msg("%s: error %.5f", t->name, error);
@@ -498,7 +567,7 @@ static void test_q8_0_keeps_what_is_not_finite(void **state)
     for (int i = 0; i < 3; i++) {
         float x[64] = {[7] = bad[i], [40] = 1}, y[64];
         uint8_t bytes[68];
-        format_traits(FORMAT_Q8_0)->encode(x, bytes, 64);
+        format_traits(FORMAT_Q8_0)->encode(x, NULL, bytes, 64);
         format_traits(FORMAT_Q8_0)->decode(bytes, y, 64);
         assert_true(!isfinite(y[7]));
         assert_true(y[40] > 0.99f);
@@ -519,7 +588,7 @@ static void test_odd_input(void **state)
         for (size_t o = 0; o < sizeof odd / sizeof *odd; o++) {
             for (int i = 0; i < 256; i++) x[i] = (float)i;
             x[7] = odd[o];
-            t->encode(x, block + 1, 256); /* + 1: no alignment is promised */
+            t->encode(x, NULL, block + 1, 256); /* + 1: no alignment is promised */
             t->decode(block + 1, y, 256);
         }
         for (int fill = 0; fill < 256; fill++) {
@@ -550,6 +619,8 @@ int main(void)
         cmocka_unit_test(test_decode_iq1_m),
         cmocka_unit_test(test_grids),
         cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_importance_lowers_the_error_that_counts),
+        cmocka_unit_test(test_odd_importance),
         cmocka_unit_test(test_exact),
         cmocka_unit_test(test_again),
         cmocka_unit_test(test_odd_input),

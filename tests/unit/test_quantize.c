@@ -108,7 +108,7 @@ static void check_values(const struct gguf_tensor *t, const struct gguf_tensor *
     uint8_t *row = mem_alloc(to, 1);
     for (int64_t r = 0; r < rows; r++) {
         format_traits(t->format)->decode(t->data + (size_t)r * from, values, cols);
-        format_traits(made->format)->encode(values, row, cols);
+        format_traits(made->format)->encode(values, NULL, row, cols);
         assert_memory_equal(row, made->data + (size_t)r * to, to);
     }
     mem_free(values);

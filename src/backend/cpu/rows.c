@@ -226,7 +226,7 @@ static void encode(const struct cpu_step *s, enum format format, const float *fr
     if (format == FORMAT_F16)
         cpu_step_kernels(s)->encode_f16(from, (uint16_t *)(void *)to, n);
     else
-        format_traits(format)->encode(from, to, n);
+        format_traits(format)->encode(from, NULL, to, n);
 }
 
 /* Writes a head whose keys are its values except in turned columns: each stretch of columns goes to

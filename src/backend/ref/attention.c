@@ -17,9 +17,10 @@ void ref_KV_WRITE(const struct ref_call *c)
         size_t offset = kv_offset(cache, c->step->sequence[t], c->step->position[t]) +
                         (size_t)head * (size_t)cache->head_bytes;
         for (int32_t j = 0; j < d; j++) row[j] = k[kv_key_column(cache, j)];
-        traits->encode(row, (char *)cache->k + offset, d);
+        traits->encode(row, NULL, (char *)cache->k + offset, d);
         for (int32_t j = 0; j < d; j++) row[j] = v[kv_value_column(cache, j)];
-        traits->encode(row, (char *)cache->v + offset, d); /* over keys where they are shared */
+        /* over keys where they are shared */
+        traits->encode(row, NULL, (char *)cache->v + offset, d);
     }
 }
 
