@@ -17,6 +17,10 @@ struct carat_quantized {
     uint64_t n_values;
     uint64_t from_bytes, to_bytes;
     double error; /* relative L2 error of the new values; 0: the same values, or a dry run */
+    /* Whether the importance matrix was used for it. Then the error with the squares of each column
+     * times its importance; else 0. */
+    bool is_weighted;
+    double weighted_error;
 };
 
 /* Tensors whose name contains `pattern`, or begins with what follows its "^", get this type, which
@@ -40,14 +44,25 @@ struct carat_quantize_options {
     void (*tensor)(void *user, const struct carat_quantized *tensor, int32_t index, int32_t count);
     void *user;
     /* end of version 0.1 */
+    /* File of an importance matrix, as `llama-imatrix` writes it (GGUF, or .dat of its earlier
+     * versions): which columns of weights matter more than others. NULL: none. */
+    const char *imatrix;
+    /* With a matrix: entries are used whose name contains one of `include`, or begins with what
+     * follows its "^"; without it, all. Those of `exclude` are not used. */
+    const char *const *include, *const *exclude;
+    int32_t n_include, n_exclude;
 };
 
 /* Makes a model file with weights in another type from the one at `path`, or from all its parts.
- * Keys stay as they are, except those about the type, about parts and about importance matrices.
+ * Keys stay as they are, except those about the type, about parts and about importance matrices:
+ * quantize.imatrix.* name the matrix that was used, if there is one.
  * Vectors, routers and the projection of per-layer inputs keep their type. A type whose blocks do
- * not fit a row gives way to the nearest one that does. CARAT_EUSAGE: no such type or tensor, or
- * weights are quantised already; CARAT_EFORMAT: the file is malformed, of another model family, or
- * has a weight that is no finite number or too large for its new type; what `write` returns. */
+ * not fit a row gives way to the nearest one that does. Tensors that the matrix lacks are made
+ * without it. CARAT_EUSAGE: no such type, tensor or entry of the matrix, weights are quantised
+ * already, or the file's type gives one type to layers that is bad without importance, and there is
+ * none for them (IQ2 and IQ1); CARAT_EFORMAT: the file is malformed, of another model family, or
+ * has a weight that is no finite number or too large for its new type; the matrix is malformed or
+ * of another model; what `write` returns. */
 int carat_quantize(const char *path, const struct carat_quantize_options *options,
                    struct carat_error *err);
 

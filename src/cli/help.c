@@ -67,13 +67,15 @@ static const char *const details[COMMAND_COUNT] = {
         "another file or setting with them.\n",
     [COMMAND_QUANTIZE] =
         "TYPE is Q4_K_M, Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, "
-        "IQ4_NL, IQ3_S, IQ3_XXS, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4_MOE, F16, BF16 or F32. Take a file "
-        "in BF16 or F16. "
+        "IQ4_NL, IQ3_S, IQ3_XXS, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4_MOE, F16, BF16 or F32; "
+        "with --imatrix also IQ2_M, IQ2_S, IQ2_XS, IQ2_XXS, IQ1_M or IQ1_S. Take a file in BF16 or "
+        "F16. "
         "In a mixture such as Q4_K_M, values, outputs of feed-forward layers and the table of "
         "tokens have better types in some layers. Printed are types, sizes and the relative error "
-        "of the weights.\n"
+        "of the weights. An importance matrix is a file of llama-imatrix.\n"
         "  carat quantize gemma-4-12b-it-BF16.gguf gemma-4-12b-it-Q4_K_M.gguf Q4_K_M\n"
-        "  carat quantize model.gguf --dry-run IQ4_XS --tensor-type attn_v=Q6_K\n",
+        "  carat quantize model.gguf --dry-run IQ4_XS --tensor-type attn_v=Q6_K\n"
+        "  carat quantize --imatrix imatrix.gguf model-BF16.gguf model-IQ2_M.gguf IQ2_M\n",
     [COMMAND_BENCH] =
         "Tests, columns and JSON keys are those of llama-bench, with n_users added: ppN "
         "(N prompt tokens), tgN (N generated), \"@ dN\" (after N tokens of context). Every "

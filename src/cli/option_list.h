@@ -202,6 +202,12 @@
       "TYPE", "this type for the table of tokens, which is also the head")                         \
     X(PURE, FLAG, "pure", "", "", 0, 0, ON(QUANTIZE), "",                                          \
       "one type for all weights, except where it does not fit")                                    \
+    X(IMATRIX, TEXT, "imatrix", "", "", 0, 0, ON(QUANTIZE), "FILE",                                \
+      "importance matrix: which columns of weights matter more than others")                       \
+    X(INCLUDE_WEIGHTS, LIST, "include-weights", "", "", 0, 0, ON(QUANTIZE), "NAME",                \
+      "use its entries with NAME in their names alone; may be repeated")                           \
+    X(EXCLUDE_WEIGHTS, LIST, "exclude-weights", "", "", 0, 0, ON(QUANTIZE), "NAME",                \
+      "do not use its entries with NAME in their names; may be repeated")                          \
     X(ALLOW_REQUANTIZE, FLAG, "allow-requantize", "", "", 0, 0, ON(QUANTIZE), "",                  \
       "take a file that is quantised already: errors add up")                                      \
     X(DRY_RUN, FLAG, "dry-run", "", "", 0, 0, ON(QUANTIZE), "",                                    \
@@ -582,10 +588,8 @@
       MODEL_DRAFT, "auto", "")                                                                     \
     Y("--no-jinja", "", ON_ANSWER, "", NONE, "", "Gemma 4's template is built in: leave this out") \
     /* Refused. */                                                                                 \
-    Y("--imatrix --include-weights --exclude-weights --override-kv --prune-layers "                \
-      "--tensor-type-file",                                                                        \
-      "VALUE", ON(QUANTIZE), "", NONE, "",                                                         \
-      "carat has no importance matrices and leaves keys and layers as they are")                   \
+    Y("--override-kv --prune-layers --tensor-type-file", "VALUE", ON(QUANTIZE), "", NONE, "",      \
+      "carat leaves keys and layers as they are")                                                  \
     Y("--leave-output-tensor", "", ON(QUANTIZE), "", NONE, "", "use --token-embedding-type")       \
     Y("--keep-split", "", ON(QUANTIZE), "", NONE, "", "the new file has one part")                 \
     Y("-dr --docker-repo", "REPO", ON_LLAMA, "", NONE, "",                                         \

@@ -13,21 +13,25 @@
 #include "cli/size_text.h"
 #include "cli/terminal.h"
 
-enum { SUMS_MAX = 64, THREADS_MAX = 512 };
+enum { SUMS_MAX = 64, THREADS_MAX = 512, NAMES_MAX = 3 };
 
 /* Tensors that went from one type to another. */
 struct sum {
     char from[16], to[16];
     int n;
     uint64_t from_bytes, to_bytes;
-    double n_values, squares; /* squares: sum of n_values times squared errors */
+    double n_values, squares;            /* squares: sum of n_values times squared errors */
+    double n_weighted, weighted_squares; /* of tensors with importance */
 };
 
 struct quantizing {
     struct file_writer writer;
     struct sum sums[SUMS_MAX]; /* the last one takes what finds no room */
     int n_sums;
-    struct buf text; /* JSON */
+    bool has_matrix;
+    int n_encoded, n_without; /* tensors with blocks; those without importance */
+    struct buf without;       /* names of the first of these */
+    struct buf text;          /* JSON */
     struct json json;
 };
 
@@ -61,7 +65,22 @@ static void add_json(struct json *j, const struct carat_quantized *t)
     json_key_int(j, "from_bytes", (int64_t)t->from_bytes);
     json_key_int(j, "bytes", (int64_t)t->to_bytes);
     json_key_double(j, "error", t->error);
+    if (t->is_weighted) json_key_double(j, "weighted_error", t->weighted_error);
     json_end_object(j);
+}
+
+/* Counts a tensor whose values were encoded; floats have no use for importance. */
+static void count_importance(struct quantizing *q, const struct carat_quantized *t)
+{
+    bool is_float =
+        strcmp(t->to, "F32") == 0 || strcmp(t->to, "F16") == 0 || strcmp(t->to, "BF16") == 0;
+    if (!q->has_matrix || is_float || strcmp(t->from, t->to) == 0) return;
+    q->n_encoded++;
+    if (t->is_weighted) return;
+    if (++q->n_without <= NAMES_MAX)
+        buf_printf(&q->without, "%s%s", q->n_without > 1 ? ", " : "", t->name);
+    else if (q->n_without == NAMES_MAX + 1)
+        buf_printf(&q->without, ", ...");
 }
 
 static void take_tensor(void *user, const struct carat_quantized *t, int32_t index, int32_t count)
@@ -73,6 +92,11 @@ static void take_tensor(void *user, const struct carat_quantized *t, int32_t ind
     s->to_bytes += t->to_bytes;
     s->n_values += (double)t->n_values;
     s->squares += (double)t->n_values * t->error * t->error;
+    if (t->is_weighted) {
+        s->n_weighted += (double)t->n_values;
+        s->weighted_squares += (double)t->n_values * t->weighted_error * t->weighted_error;
+    }
+    count_importance(q, t);
     if (q->json.out) add_json(&q->json, t);
     if (file_writer_is_open(&q->writer)) progress("tensors", index + 1, count);
 }
@@ -158,6 +182,8 @@ static void print_sum(const struct sum *s)
                is_kept ? "" : s->to, s->n, s->n == 1 ? " " : "s", size_text(s->from_bytes, from));
     if (!is_kept) out_printf(" to %12s", size_text(s->to_bytes, to));
     if (s->squares > 0) out_printf("  error %.4f", sqrt(s->squares / s->n_values));
+    if (s->weighted_squares > 0)
+        out_printf(", weighted %.4f", sqrt(s->weighted_squares / s->n_weighted));
     out_text("\n");
 }
 
@@ -204,6 +230,17 @@ static int open_out(const struct options *o, const char *path, const struct requ
     return file_writer_open(&q->writer, r->out, WRITE_BINARY, err);
 }
 
+static void take_matrix(const struct options *o, struct carat_quantize_options *q)
+{
+    const struct option_value *include = &o->values[OPT_INCLUDE_WEIGHTS];
+    const struct option_value *exclude = &o->values[OPT_EXCLUDE_WEIGHTS];
+    if (opt_is_set(o, OPT_IMATRIX)) q->imatrix = opt_text(o, OPT_IMATRIX);
+    q->include = include->list;
+    q->n_include = (int32_t)include->n_list;
+    q->exclude = exclude->list;
+    q->n_exclude = (int32_t)exclude->n_list;
+}
+
 static int quantize(const struct options *o, const struct request *r, struct quantizing *q,
                     struct carat_error *err)
 {
@@ -217,6 +254,8 @@ static int quantize(const struct options *o, const struct request *r, struct qua
                                              .write = r->out ? write_piece : NULL,
                                              .tensor = take_tensor,
                                              .user = q};
+    take_matrix(o, &options);
+    q->has_matrix = options.imatrix != NULL;
     int status = read_rules(o, &rules, &options.n_rules, &copy, err);
     options.rules = rules;
     if (!status) status = model_find(r->model, &path, err);
@@ -243,11 +282,15 @@ int command_quantize(const struct options *o)
     }
     int status = read_arguments(o, &r, &err);
     if (status == CARAT_OK) status = quantize(o, &r, &q, &err);
+    if (status == CARAT_OK && q.n_without > 0)
+        note("%d of %d tensors without importance: %s", q.n_without, q.n_encoded,
+             buf_text(&q.without));
     bool is_shown = status == CARAT_OK && !(r.out && is_standard_output(r.out));
     if (is_shown && q.json.out)
         print_json(&q, &r);
     else if (is_shown)
         print_text(&q);
+    buf_deinit(&q.without);
     buf_deinit(&q.text);
     return status == CARAT_OK ? 0 : report(&err);
 }

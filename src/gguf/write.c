@@ -22,6 +22,20 @@ static void add_string(struct buf *out, const char *text, size_t length)
     buf_add(out, text, length);
 }
 
+void gguf_add_key_u32(struct buf *out, const char *key, uint32_t value)
+{
+    add_string(out, key, strlen(key));
+    add_u32(out, GGUF_U32);
+    add_u32(out, value);
+}
+
+void gguf_add_key_string(struct buf *out, const char *key, const char *text, size_t length)
+{
+    add_string(out, key, strlen(key));
+    add_u32(out, GGUF_STRING);
+    add_string(out, text, length);
+}
+
 /* ---- Keys ------------------------------------------------------------------------------- */
 
 /* Keys that say nothing true of the new file, or are written anew. */
@@ -70,24 +84,18 @@ static void add_key(struct buf *out, const struct gguf_kv *kv)
         add_scalar(out, kv);
 }
 
-static void add_key_u32(struct buf *out, const char *key, uint32_t value)
-{
-    add_string(out, key, strlen(key));
-    add_u32(out, GGUF_U32);
-    add_u32(out, value);
-}
-
-static void add_keys(const struct gguf *g, uint32_t file_type, struct buf *out)
+static void add_keys(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out)
 {
     for (size_t i = 0; i < gguf_kv_count(g); i++)
         if (is_kept(gguf_kv_at(g, i))) add_key(out, gguf_kv_at(g, i));
-    add_key_u32(out, "general.file_type", file_type);
-    add_key_u32(out, "general.quantization_version", QUANTIZATION_VERSION);
+    gguf_add_key_u32(out, "general.file_type", r->file_type);
+    gguf_add_key_u32(out, "general.quantization_version", QUANTIZATION_VERSION);
+    if (r->keys) buf_add(out, r->keys->data, r->keys->length);
 }
 
-static uint64_t count_keys(const struct gguf *g)
+static uint64_t count_keys(const struct gguf *g, const struct gguf_rewrite *r)
 {
-    uint64_t n = 2;
+    uint64_t n = 2 + r->n_keys;
     for (size_t i = 0; i < gguf_kv_count(g); i++) n += is_kept(gguf_kv_at(g, i));
     return n;
 }
@@ -129,7 +137,7 @@ void gguf_rewrite_head(const struct gguf *g, const struct gguf_rewrite *r, struc
     buf_add(out, "GGUF", 4);
     add_u32(out, VERSION);
     add_u64(out, gguf_tensor_count(g));
-    add_u64(out, count_keys(g));
-    add_keys(g, r->file_type, out);
+    add_u64(out, count_keys(g, r));
+    add_keys(g, r, out);
     add_tensors(g, r, out);
 }

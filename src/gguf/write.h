@@ -9,7 +9,13 @@
 struct gguf_rewrite {
     const enum format *formats; /* of g's tensors, in order; FORMAT_COUNT: as it was */
     uint32_t file_type;         /* general.file_type */
+    const struct buf *keys;     /* further keys, made by the functions below; NULL: none */
+    uint64_t n_keys;
 };
+
+/* Append a key as it is in a file. Failure is kept in `out`. */
+void gguf_add_key_u32(struct buf *out, const char *key, uint32_t value);
+void gguf_add_key_string(struct buf *out, const char *key, const char *text, size_t length);
 
 /* Bytes of tensor i in the new file. */
 uint64_t gguf_rewrite_bytes(const struct gguf *g, const struct gguf_rewrite *r, size_t i);

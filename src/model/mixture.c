@@ -31,6 +31,18 @@
     X("F16",        1, F16,    F16,    NONE,   F16,    F16,    F16)    \
     X("BF16",      32, BF16,   BF16,   NONE,   BF16,   BF16,   BF16)   \
     X("F32",        0, F32,    F32,    NONE,   F32,    F32,    F32)
+
+/* Types that need importance. The better type is that of the feed-forward outputs of the first
+ * eighth of the layers. Values of all layers are Q4_K: they are few where heads share them, as in
+ * Gemma.
+ *   name        type  base     better  outputs  inputs */
+#define LOW_MIXTURE_LIST(X)                            \
+    X("IQ2_M",     29, IQ2_S,   IQ3_S,  IQ3_S,   IQ3_S) \
+    X("IQ2_S",     28, IQ2_XS,  IQ3_S,  IQ3_S,   IQ3_S) \
+    X("IQ2_XS",    20, IQ2_XS,  Q2_K,   IQ2_XS,  Q2_K)  \
+    X("IQ2_XXS",   19, IQ2_XXS, Q2_K,   IQ2_XXS, Q2_K)  \
+    X("IQ1_M",     31, IQ1_M,   Q2_K,   IQ2_XXS, Q2_K)  \
+    X("IQ1_S",     24, IQ1_S,   Q2_K,   IQ2_XXS, Q2_K)
 /* clang-format on */
 
 static const struct mixture mixtures[] = {
@@ -42,8 +54,23 @@ static const struct mixture mixtures[] = {
      BETTER_##layers,                                                                              \
      FORMAT_##tokens,                                                                              \
      FORMAT_##inputs,                                                                              \
-     FORMAT_##experts},
+     FORMAT_##experts,                                                                             \
+     FORMAT_COUNT,                                                                                 \
+     FORMAT_COUNT},
     MIXTURE_LIST(X)
+#undef X
+#define X(name, type, base, better, outputs, inputs)                                               \
+    {name,                                                                                         \
+     type,                                                                                         \
+     FORMAT_##base,                                                                                \
+     FORMAT_##better,                                                                              \
+     BETTER_FIRST,                                                                                 \
+     FORMAT_Q5_K,                                                                                  \
+     FORMAT_##inputs,                                                                              \
+     FORMAT_##base,                                                                                \
+     FORMAT_Q4_K,                                                                                  \
+     FORMAT_##outputs},
+        LOW_MIXTURE_LIST(X)
 #undef X
 };
 enum { N_MIXTURES = sizeof mixtures / sizeof *mixtures };
@@ -121,10 +148,24 @@ enum format mixture_format(const struct mixture *m, const struct gemma_config *c
     if (strcmp(part, "per_layer_token_embd") == 0) return m->inputs;
     if (IS_ONE_OF(part, "inp_gate", "proj"))
         return format_is_float(m->base) ? m->base : FORMAT_Q8_0;
+    if (m->values != FORMAT_COUNT && strcmp(part, "attn_v") == 0) return m->values;
+    if (m->outputs != FORMAT_COUNT && strcmp(part, "attn_output") == 0) return m->outputs;
     bool decides_much = IS_ONE_OF(part, "attn_v", "ffn_down", "ffn_down_exps") ||
                         (m->layers == BETTER_ALL && strcmp(part, "attn_output") == 0);
     if (decides_much && is_better_layer(m->layers, layer, c->n_layer)) return m->better;
     return base;
+}
+
+bool mixture_needs_importance(enum format format)
+{
+    switch (format) {
+    case FORMAT_IQ2_XXS:
+    case FORMAT_IQ2_XS:
+    case FORMAT_IQ2_S:
+    case FORMAT_IQ1_S:
+    case FORMAT_IQ1_M: return true;
+    default: return false;
+    }
 }
 
 enum format mixture_fit(enum format format, int64_t cols)

@@ -24,6 +24,8 @@ struct mixture {
     enum format tokens; /* of the table of tokens, which is also the head */
     enum format inputs; /* of the table of per-layer embeddings */
     enum format experts;
+    enum format values;  /* FORMAT_COUNT: as `layers` says; else of all values */
+    enum format outputs; /* of attention, likewise */
 };
 
 /* By index from 0; NULL after the last one. */
@@ -36,6 +38,9 @@ const struct mixture *mixture_find(const char *name);
  * is_pure all others get the same type. */
 enum format mixture_format(const struct mixture *m, const struct gemma_config *c,
                            const struct gguf_tensor *t, bool is_pure);
+
+/* Types of about two bits a weight and fewer, which are bad where nothing says what matters. */
+bool mixture_needs_importance(enum format format);
 
 /* The nearest type with blocks that fit in rows of so many values. */
 enum format mixture_fit(enum format format, int64_t cols);

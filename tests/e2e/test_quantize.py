@@ -10,10 +10,12 @@ import os
 import pathlib
 import re
 import signal
+import struct
 import subprocess
 import tempfile
 
 import program
+from imatrix_file import write_matrix
 from program import (DEMO, PROGRAM, ROOT, carat, environment, expect, expect_error,
                      expect_status, need_demo, need_json, wait_until)
 
@@ -71,6 +73,54 @@ def test_types_sizes_and_errors_are_told_in_json_too_and_without_writing():
         expect(max(t["error"] for t in dry["tensors"]) == 0, "a dry run computes nothing")
 
 
+def test_an_importance_matrix_lowers_the_errors_that_it_weighs():
+    need_json()
+    with folder() as here:
+        path, matrix = pathlib.Path(here, "new.gguf"), pathlib.Path(here, "matrix.dat")
+        n_entries = write_matrix(matrix, SOURCE)
+        done = carat("quantize", "--imatrix", matrix, SOURCE, path, "IQ2_M", AGAIN, "--json")
+        expect_status(done, 0)
+        layers = [t for t in json.loads(done.stdout)["tensors"] if "weighted_error" in t]
+        expect(len(layers) > 50 and all(t["name"].startswith("blk.") for t in layers),
+               f"{len(layers)} tensors")
+        expect(all(t["weighted_error"] < t["error"] for t in layers), f"{layers}")
+        expect(b"note: 2 of " in done.stderr and b"token_embd.weight, per_layer" in done.stderr,
+               f"{done.stderr!r}")
+        data = path.read_bytes()
+        for key, value in (("file", str(matrix)), ("dataset", "words.txt")):
+            expect(f"quantize.imatrix.{key}".encode() + struct.pack("<IQ", 8, len(value))
+                   + value.encode() in data, key)
+        for key, value in (("entries_count", n_entries), ("chunks_count", 8)):
+            expect(f"quantize.imatrix.{key}".encode() + struct.pack("<II", 4, value) in data, key)
+        done = carat("quantize", "--imatrix", matrix, SOURCE, path, "Q4_K_M", AGAIN,
+                     "--exclude-weights", "attn_k", "--include-weights", "attn_", "-q")
+        expect_status(done, 0)
+        expect(re.search(rb"error 0\.\d+, weighted 0\.\d+$", done.stdout, re.M), f"{done.stdout!r}")
+        expect(not done.stderr, f"{done.stderr!r}")
+
+
+def test_matrices_that_do_not_fit_leave_no_file():
+    need_json()
+    with folder() as here:
+        out, matrix = pathlib.Path(here, "out.gguf"), pathlib.Path(here, "matrix.dat")
+        other = ROOT / "tests/golden/fixtures/12b-q4_k.gguf"
+        write_matrix(matrix, other)
+        line = ["quantize", SOURCE, out, "Q4_0", AGAIN, "--imatrix"]
+        expect_error(carat(*line, matrix), 3, "columns", "another model")
+        matrix.write_bytes(b"GGUF")
+        expect_error(carat(*line, matrix), 3, "matrix.dat")
+        matrix.write_bytes(b"0123")
+        expect_error(carat(*line, matrix), 3, "matrix.dat", "no importance matrix")
+        expect_error(carat(*line, SOURCE), 3, "no importance matrix")
+        expect_error(carat(*line, pathlib.Path(here, "nosuch")), 3, "nosuch")
+        write_matrix(matrix, SOURCE)
+        expect_error(carat(*line, matrix, "--include-weights", "nose"), 2, "nose")
+        expect_error(carat(*line[:-1], "--include-weights", "attn"), 2, "no importance matrix")
+        expect_error(carat("quantize", SOURCE, matrix, "Q4_0", AGAIN, "--imatrix", matrix), 2,
+                     "would be lost")
+        expect(os.listdir(here) == ["matrix.dat"], f"{os.listdir(here)}")
+
+
 def test_help_names_all_types():
     done = carat("quantize", SOURCE, "out.gguf", "what", AGAIN)
     expect_error(done, 2, "what")
@@ -83,7 +133,11 @@ def test_a_line_of_llama_quantize_runs():
     with folder() as here:
         link = pathlib.Path(here, "llama-quantize")
         link.symlink_to(PROGRAM)
-        for line in ([AGAIN, SOURCE, "out.gguf", "Q4_0", "2"],
+        write_matrix(pathlib.Path(here, "i.dat"), SOURCE)
+        for line in (["--imatrix", "i.dat", AGAIN, SOURCE, "out.gguf", "IQ2_XXS", "2"],
+                     ["--imatrix", "i.dat", "--exclude-weights", "attn_v", AGAIN, SOURCE,
+                      "out.gguf", "Q4_K_M"],
+                     [AGAIN, SOURCE, "out.gguf", "Q4_0", "2"],
                      [AGAIN, "--pure", SOURCE, "out.gguf", "q5_k"],
                      [AGAIN, "--tensor-type", "attn_q=iq2_s", SOURCE, "out.gguf", "IQ3_XXS"],
                      [AGAIN, "--output-tensor-type", "q8_0", SOURCE, "out.gguf", "Q3_K_S"]):
@@ -99,7 +153,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_file():
         cases = [
             (["quantize", SOURCE, out, "Q4_0"], 2, "is quantised already", AGAIN),
             (["quantize", SOURCE, out, "Q4_K_XL", AGAIN], 2, "Q4_K_XL", "Q4_K_M"),
-            (["quantize", SOURCE, out, "iq2_xxs", AGAIN], 2, "iq2_xxs", "importance", "Q4_K_M"),
+            (["quantize", SOURCE, out, "iq2_xxs", AGAIN], 2, "IQ2_XXS", "importance", "--imatrix"),
             (["quantize", SOURCE, "Q4_0"], 2, "OUT", "--dry-run"),
             (["quantize", SOURCE], 2, "OUT"),
             (["quantize", SOURCE, out, "15", AGAIN], 2, "15", "Q4_K_M"),
@@ -108,7 +162,7 @@ def test_what_cannot_be_done_is_refused_and_leaves_no_file():
             (["quantize", SOURCE, out, "Q4_0", AGAIN, "--tensor-type", "attn_q"], 2, "NAME=TYPE"),
             (["quantize", SOURCE, out, "Q4_0", AGAIN, "--tensor-type", "nose=Q8_0"], 2, "nose"),
             (["quantize", SOURCE, out, "Q4_0", AGAIN, "--tensor-type", "attn=Q9"], 2, "Q9"),
-            (["quantize", SOURCE, out, "Q4_0", AGAIN, "--imatrix", "i.dat"], 2, "--imatrix"),
+            (["quantize", SOURCE, out, "Q4_0", AGAIN, "--imatrix", "i.dat"], 3, "i.dat"),
             (["quantize", "no-such-model", out, "Q4_0"], 3, "no-such-model"),
             (["quantize", SOURCE, "/nowhere/out.gguf", "Q4_0", AGAIN], 1, "/nowhere/out.gguf"),
             (["quantize", SOURCE, "/dev/full", "Q4_0", AGAIN], 1, "/dev/full"),

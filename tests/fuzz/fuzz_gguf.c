@@ -30,7 +30,7 @@ static void write_anew(const struct gguf *g, struct buf *out)
     enum format *formats = malloc(n * sizeof *formats + 1);
     if (!formats) abort();
     for (size_t i = 0; i < n; i++) formats[i] = FORMAT_COUNT;
-    struct gguf_rewrite r = {formats, 7};
+    struct gguf_rewrite r = {.formats = formats, .file_type = 7};
     gguf_rewrite_head(g, &r, out);
     add_zeros(out, gguf_padding(g, out->length));
     for (size_t i = 0; i < n; i++) {

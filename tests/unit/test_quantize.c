@@ -13,14 +13,35 @@
 #include "base/mem.h"
 #include "carat_quantize.h"
 #include "model/mixture.h"
+#include "gguf/imatrix.h"
 #include "support/answers.h"
 #include "support/gguf_walk.h"
+#include "support/imatrix_file.h"
 
 enum { N_SOURCES = GEMMA_SIZES };
 
-static char sources[N_SOURCES][512]; /* one of each size in BF16 */
+static char sources[N_SOURCES][512];  /* one of each size in BF16 */
+static char matrices[N_SOURCES][512]; /* importance of all their layers */
+
+/* A model with rows of 256 columns, in Q8_0. */
+static const char wide[] = CARAT_SOURCE_DIR "/tests/golden/fixtures/e2b-q8_0.gguf";
+static char wide_matrix[512];
 static const enum gemma_size sizes[N_SOURCES] = {GEMMA_E2B, GEMMA_E4B, GEMMA_12B, GEMMA_26B,
                                                  GEMMA_31B};
+
+static int save_matrix(const char *model, const char *path)
+{
+    struct gguf *g;
+    struct carat_error err = {0};
+    struct gguf_writer w = {0};
+    int status = gguf_open(&g, model, &err);
+    if (status) return status;
+    imatrix_put_model(&w, g, 5);
+    status = gguf_save(&w, path, &err);
+    gguf_writer_deinit(&w);
+    gguf_close(g);
+    return status;
+}
 
 static int open_sources(void **state)
 {
@@ -32,8 +53,11 @@ static int open_sources(void **state)
         snprintf(name, sizeof name, "source-%d.gguf", i);
         scratch_file(&scratch, name, sources[i]);
         if (tiny_model_save(sources[i], &options, &err)) return -1;
+        snprintf(name, sizeof name, "matrix-%d.gguf", i);
+        scratch_file(&scratch, name, matrices[i]);
+        if (save_matrix(sources[i], matrices[i])) return -1;
     }
-    return 0;
+    return save_matrix(wide, scratch_file(&scratch, "wide.gguf", wide_matrix));
 }
 
 /* ---- Files in memory --------------------------------------------------------------------- */
@@ -41,8 +65,9 @@ static int open_sources(void **state)
 struct written {
     struct buf file;
     int n_tensors, fails_at; /* the piece that cannot be written; -1: none */
-    double error_max;
-    uint64_t bytes; /* of tensors */
+    int n_weighted;
+    double error_max, errors, weighted; /* sums, over layers' tensors */
+    uint64_t bytes;                     /* of tensors */
 };
 
 static int take_piece(void *user, const void *bytes, size_t n, struct carat_error *err)
@@ -60,6 +85,10 @@ static void take_tensor(void *user, const struct carat_quantized *t, int32_t ind
     assert_true(index < count);
     assert_true(t->error >= 0 && t->n_values > 0);
     if (t->error > w->error_max) w->error_max = t->error;
+    assert_true(t->weighted_error >= 0 && (t->is_weighted || t->weighted_error == 0));
+    w->n_weighted += t->is_weighted;
+    if (strncmp(t->name, "blk.", 4) == 0) w->errors += t->error;
+    w->weighted += t->weighted_error;
     w->bytes += t->to_bytes;
 }
 
@@ -99,19 +128,23 @@ static struct gguf *open_written(const struct written *w)
 
 /* ---- What is written --------------------------------------------------------------------- */
 
-/* The bytes of `t` in another format, one row after the other. */
-static void check_values(const struct gguf_tensor *t, const struct gguf_tensor *made)
+/* The bytes of `t` in another format, one row after the other; importance may be NULL. */
+static void check_values(const struct gguf_tensor *t, const struct gguf_tensor *made,
+                         const struct imatrix_entry *e)
 {
     int64_t rows = t->dims[1] * t->dims[2] * t->dims[3], cols = t->dims[0];
     size_t from = format_row_bytes(t->format, cols), to = format_row_bytes(made->format, cols);
     float *values = mem_alloc((size_t)cols, sizeof *values);
     uint8_t *row = mem_alloc(to, 1);
+    float *importance = mem_alloc((size_t)cols, sizeof *importance);
     for (int64_t r = 0; r < rows; r++) {
         format_traits(t->format)->decode(t->data + (size_t)r * from, values, cols);
-        format_traits(made->format)->encode(values, NULL, row, cols);
+        if (e) imatrix_read(e, r / t->dims[1], t->dims[2], importance);
+        format_traits(made->format)->encode(values, e ? importance : NULL, row, cols);
         assert_memory_equal(row, made->data + (size_t)r * to, to);
     }
     mem_free(values);
+    mem_free(importance);
     mem_free(row);
 }
 
@@ -123,9 +156,13 @@ static void every_tensor_has_the_type_of_the_mixture_and_its_values(void **state
         struct gguf *from = open_file(sources[i]);
         assert_int_equal(config_read(&c, from, NULL), CARAT_OK);
         const struct mixture *m;
+        struct imatrix *matrix;
+        assert_int_equal(imatrix_open(&matrix, matrices[i], NULL), CARAT_OK);
         for (int32_t k = 0; (m = mixture_at(k)); k++) {
             struct written w;
             struct carat_quantize_options o = options_of(m->name, &w);
+            bool has_matrix = k % 2 || mixture_needs_importance(m->base);
+            if (has_matrix) o.imatrix = matrices[i];
             quantize(sources[i], &o);
             struct gguf *g = open_written(&w);
             assert_int_equal(gguf_tensor_count(g), gguf_tensor_count(from));
@@ -138,11 +175,12 @@ static void every_tensor_has_the_type_of_the_mixture_and_its_values(void **state
                 if (made->format == t->format)
                     assert_memory_equal(made->data, t->data, t->bytes);
                 else
-                    check_values(t, made);
+                    check_values(t, made, has_matrix ? imatrix_find(matrix, t->name) : NULL);
             }
             gguf_close(g);
             buf_deinit(&w.file);
         }
+        imatrix_close(matrix);
         gguf_close(from);
     }
 }
@@ -203,8 +241,8 @@ static void keys_stay_but_for_those_about_the_type(void **state)
 static void the_new_file_answers(void **state)
 {
     (void)state;
-    static const char *const types[] = {"Q4_K_M", "Q2_K",    "Q3_K_S",   "IQ4_XS",
-                                        "IQ3_S",  "IQ3_XXS", "MXFP4_MOE"};
+    static const char *const types[] = {"Q4_K_M",  "Q2_K",      "Q3_K_S", "IQ4_XS", "IQ3_S",
+                                        "IQ3_XXS", "MXFP4_MOE", "IQ2_XS", "IQ1_M"};
     for (size_t k = 0; k < sizeof types / sizeof *types; k++)
         for (int i = 0; i < N_SOURCES; i++) {
             struct written w;
@@ -212,6 +250,7 @@ static void the_new_file_answers(void **state)
             struct carat_error err = {0};
             int32_t prompt[128];
             struct carat_quantize_options o = options_of(types[k], &w);
+            if (mixture_needs_importance(mixture_find(types[k])->base)) o.imatrix = matrices[i];
             quantize(sources[i], &o);
             char path[512];
             scratch_write(&scratch, "new.gguf", w.file.data, w.file.length);
@@ -351,6 +390,91 @@ static void the_ends_and_a_third_of_the_middle_layers_are_better(void **state)
     }
 }
 
+/* ---- Importance -------------------------------------------------------------------------- */
+
+static uint32_t number_of(const struct gguf *g, const char *key)
+{
+    uint32_t value = 0;
+    assert_int_equal(gguf_get_u32(g, key, &value, NULL), CARAT_OK);
+    return value;
+}
+
+static void keys_name_the_matrix(void **state)
+{
+    (void)state;
+    struct written w;
+    struct gguf_string text;
+    struct imatrix *matrix;
+    assert_int_equal(imatrix_open(&matrix, matrices[2], NULL), CARAT_OK);
+    struct carat_quantize_options o = options_of("Q4_K_S", &w);
+    o.imatrix = matrices[2];
+    quantize(sources[2], &o);
+    struct gguf *g = open_written(&w);
+    assert_int_equal(number_of(g, "quantize.imatrix.entries_count"), imatrix_count(matrix));
+    assert_int_equal(number_of(g, "quantize.imatrix.chunks_count"), 12);
+    assert_int_equal(gguf_get_string(g, "quantize.imatrix.file", &text, NULL), CARAT_OK);
+    assert_int_equal(text.length, strlen(matrices[2]));
+    assert_memory_equal(text.data, matrices[2], text.length);
+    assert_int_equal(gguf_get_string(g, "quantize.imatrix.dataset", &text, NULL), CARAT_OK);
+    assert_int_equal(text.length, 9);
+    assert_memory_equal(text.data, "words.txt", 9);
+    gguf_close(g);
+    buf_deinit(&w.file);
+    imatrix_close(matrix);
+}
+
+static void importance_lowers_the_errors_that_it_weighs(void **state)
+{
+    (void)state;
+    const struct mixture *m;
+    for (int32_t k = 0; (m = mixture_at(k)); k++) {
+        struct written with, without;
+        if (format_is_float(m->base)) continue;
+        struct carat_quantize_options o = options_of(m->name, &with);
+        o.may_requantize = true;
+        o.imatrix = wide_matrix;
+        quantize(wide, &o);
+        assert_true(with.n_weighted >= 20);
+        assert_true(with.weighted > 0 && with.weighted < 0.95 * with.errors);
+        buf_deinit(&with.file);
+        if (mixture_needs_importance(m->base)) continue;
+        o = options_of(m->name, &without);
+        o.may_requantize = true;
+        quantize(wide, &o);
+        assert_int_equal(without.n_weighted, 0);
+        assert_true(with.weighted < without.errors);
+        buf_deinit(&without.file);
+    }
+}
+
+static void entries_are_left_out_by_name(void **state)
+{
+    (void)state;
+    struct written all, some, others;
+    const char *const names[] = {"attn_q", "^blk.1.ffn_down"};
+    struct carat_quantize_options o = options_of("Q4_0", &all);
+    o.imatrix = matrices[1];
+    quantize(sources[1], &o);
+    o = options_of("Q4_0", &some);
+    o.imatrix = matrices[1];
+    o.include = names;
+    o.n_include = 2;
+    quantize(sources[1], &o);
+    o = options_of("Q4_0", &others);
+    o.imatrix = matrices[1];
+    o.exclude = names;
+    o.n_exclude = 2;
+    quantize(sources[1], &o);
+    assert_true(some.n_weighted > 1 && others.n_weighted > some.n_weighted);
+    assert_int_equal(some.n_weighted + others.n_weighted, all.n_weighted);
+    struct gguf *g = open_written(&some);
+    assert_true(number_of(g, "quantize.imatrix.entries_count") < 20);
+    gguf_close(g);
+    buf_deinit(&all.file);
+    buf_deinit(&some.file);
+    buf_deinit(&others.file);
+}
+
 /* ---- What is refused --------------------------------------------------------------------- */
 
 static void refuse(const char *path, const struct carat_quantize_options *o, int code,
@@ -409,6 +533,74 @@ static void wrong_types_names_and_files_are_refused(void **state)
     assert_int_equal(w.file.length, 0);
 }
 
+/* The matrix of another model, one that lacks a tensor, and one that fits no name. */
+static void matrices_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    char path[512];
+    struct written w;
+    const char *name = "nose";
+    struct carat_quantize_options o = options_of("IQ2_XXS", &w);
+    refuse(sources[2], &o, CARAT_EUSAGE, "IQ2_XXS: bad without an importance matrix");
+    o.imatrix = matrices[0];
+    refuse(sources[2], &o, CARAT_EFORMAT, "columns, and the model's has ");
+    o.imatrix = "/nowhere/matrix.gguf";
+    refuse(sources[2], &o, CARAT_EFORMAT, "/nowhere/matrix.gguf");
+    o.imatrix = sources[2];
+    refuse(sources[2], &o, CARAT_EFORMAT, "no importance matrix: general.type is");
+    o.imatrix = matrices[2];
+    o.include = &name;
+    o.n_include = 1;
+    refuse(sources[2], &o, CARAT_EUSAGE, "no entry has \"nose\" in its name (include)");
+    o.exclude = o.include;
+    o.n_exclude = 1;
+    o.n_include = 0;
+    refuse(sources[2], &o, CARAT_EUSAGE, "no entry has \"nose\" in its name (exclude)");
+    o.imatrix = NULL;
+    o.type = "Q4_0";
+    refuse(sources[2], &o, CARAT_EUSAGE, "no importance matrix");
+    struct buf other = {0};
+    imatrix_dat_count(&other, 1);
+    imatrix_dat_add(&other, "model.layers.0.q_proj", 1, (const float[]){1, 2}, 2);
+    scratch_write(&scratch, "other.dat", other.data, other.length);
+    buf_deinit(&other);
+    o = options_of("Q4_0", &w);
+    o.imatrix = scratch_file(&scratch, "other.dat", path);
+    refuse(sources[2], &o, CARAT_EFORMAT, "none of 1 entries names a tensor of the model");
+    assert_int_equal(w.file.length, 0);
+}
+
+/* A type that needs importance is given to a layer without it only where a user says so. */
+static void layers_without_importance_are_refused_where_they_need_it(void **state)
+{
+    (void)state;
+    struct written w;
+    char lacking[64] = "";
+    struct carat_quantize_options o = options_of("IQ2_XXS", &w);
+    o.may_requantize = true;
+    o.imatrix = wide_matrix;
+    quantize(wide, &o);
+    struct gguf *g = open_written(&w);
+    for (size_t i = 0; i < gguf_tensor_count(g); i++)
+        if (gguf_tensor_at(g, i)->format == FORMAT_IQ2_XXS)
+            snprintf(lacking, sizeof lacking, "^%s", gguf_tensor_at(g, i)->name);
+    assert_true(lacking[0]);
+    gguf_close(g);
+    buf_deinit(&w.file);
+    const char *name = lacking;
+    o = options_of("IQ2_XXS", &w);
+    o.may_requantize = true;
+    o.imatrix = wide_matrix;
+    o.exclude = &name;
+    o.n_exclude = 1;
+    refuse(wide, &o, CARAT_EUSAGE, "IQ2_XXS is bad without importance");
+    assert_int_equal(w.file.length, 0);
+    o.rules = &(struct carat_type_rule){lacking, "IQ2_XXS"};
+    o.n_rules = 1;
+    quantize(wide, &o);
+    buf_deinit(&w.file);
+}
+
 /* One weight of a file in BF16 has these bits. */
 static void refuse_weight(uint16_t bits, const char *type, const char *text)
 {
@@ -459,6 +651,7 @@ static void failures_of_writing_and_of_memory_end_it_with_their_reason(void **st
         for (long n = 0; has_failed; n++) {
             struct carat_error err = {0};
             struct carat_quantize_options o = options_of("Q4_K_M", &w);
+            o.imatrix = matrices[0];
             if (is_dry) o.write = NULL;
             mem_fail_after(n);
             int status = carat_quantize(sources[0], &o, &err);
@@ -475,6 +668,9 @@ int main(void)
         cmocka_unit_test(every_tensor_has_the_type_of_the_mixture_and_its_values),
         cmocka_unit_test(keys_stay_but_for_those_about_the_type),
         cmocka_unit_test(the_new_file_answers),
+        cmocka_unit_test(keys_name_the_matrix),
+        cmocka_unit_test(importance_lowers_the_errors_that_it_weighs),
+        cmocka_unit_test(entries_are_left_out_by_name),
         cmocka_unit_test(the_number_of_threads_changes_no_byte),
         cmocka_unit_test(a_dry_run_says_the_same_sizes),
         cmocka_unit_test(rules_come_before_the_mixture_and_pure_files_have_one_type),
@@ -483,6 +679,8 @@ int main(void)
         cmocka_unit_test(the_ends_and_a_third_of_the_middle_layers_are_better),
         cmocka_unit_test(what_is_quantised_already_is_refused_unless_asked_for),
         cmocka_unit_test(wrong_types_names_and_files_are_refused),
+        cmocka_unit_test(matrices_that_do_not_fit_are_refused),
+        cmocka_unit_test(layers_without_importance_are_refused_where_they_need_it),
         cmocka_unit_test(weights_that_are_no_number_or_too_large_are_refused_by_name),
         cmocka_unit_test(failures_of_writing_and_of_memory_end_it_with_their_reason),
     };
