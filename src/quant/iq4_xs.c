@@ -1,6 +1,7 @@
 /* IQ4_XS: 256 values in eight groups of 32: x = d scale[g] level[q]; d a half, scales of six bits
  * with sign (signed_scales.h), q in each group as in IQ4_NL (levels.h). */
 #include "quant/codecs.h"
+#include "quant/group_search.h"
 #include "quant/half.h"
 #include "quant/levels.h"
 #include "quant/search.h"
@@ -36,14 +37,15 @@ static void pack_scales(const int8_t scales[GROUPS], uint8_t packed[IQ4_XS_SCALE
 
 void iq4_xs_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
+    static const struct scaled_groups facts = {.n_groups = GROUPS,
+                                               .n_values = LEVEL_VALUES,
+                                               .has_levels = true,
+                                               .scale_low = SIGNED_SCALE_LOW};
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
-        float found[GROUPS];
         int8_t scales[GROUPS];
-        for (int g = 0; g < GROUPS; g++)
-            found[g] = search_levels(src + g * LEVEL_VALUES,
-                                     importance_from(importance, b * VALUES + g * LEVEL_VALUES));
-        float d = store_scales(found, GROUPS, SIGNED_SCALE_LOW, block->d, scales);
+        const float *w = importance_from(importance, b * VALUES);
+        float d = search_scaled_groups(&facts, src, w, block->d, scales);
         pack_scales(scales, block->scales);
         for (int g = 0; g < GROUPS; g++)
             levels_encode(src + g * LEVEL_VALUES, d * (float)scales[g], block->q[g]);

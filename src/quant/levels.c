@@ -22,13 +22,6 @@ const int8_t *format_levels(enum format format)
     }
 }
 
-static uint8_t nearest_level(float value)
-{
-    int q = 0;
-    for (int i = 1; i < LEVELS; i++) q += value > 0.5f * (float)(levels[i - 1] + levels[i]);
-    return (uint8_t)q;
-}
-
 void levels_encode(const float x[LEVEL_VALUES], float d, uint8_t q[LEVEL_BYTES])
 {
     float inverse = d != 0.0f ? 1.0f / d : 0.0f;

@@ -32,6 +32,14 @@ static inline void levels_decode(const uint8_t q[LEVEL_BYTES], float d, float x[
     }
 }
 
+/* The index of the nearest level. */
+static inline uint8_t nearest_level(float value)
+{
+    int q = 0;
+    for (int i = 1; i < LEVELS; i++) q += value > 0.5f * (float)(levels[i - 1] + levels[i]);
+    return (uint8_t)q;
+}
+
 /* The nearest levels. d may be negative; 0 gives those nearest to zero. */
 void levels_encode(const float x[LEVEL_VALUES], float d, uint8_t q[LEVEL_BYTES]);
 

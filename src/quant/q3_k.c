@@ -3,6 +3,7 @@
  * bit in bit k of top[i], and its low two in pair k % 4 of low[i], or for the second half of 128
  * values of low[32 + i]. */
 #include "quant/codecs.h"
+#include "quant/group_search.h"
 #include "quant/half.h"
 #include "quant/search.h"
 #include "quant/signed_scales.h"
@@ -53,15 +54,14 @@ static void put_quant(struct block *block, int v, int q)
 
 void q3_k_encode(const float *src, const float *importance, void *dst, int64_t n)
 {
+    static const struct scaled_groups facts = {
+        .n_groups = GROUPS, .n_values = GROUP, .low = -4, .high = 3, .scale_low = SIGNED_SCALE_LOW};
     struct block *block = dst;
     for (int64_t b = 0; b < n / VALUES; b++, block++, src += VALUES) {
-        float found[GROUPS];
         int8_t scales[GROUPS];
+        const float *w = importance_from(importance, b * VALUES);
         memset(block, 0, sizeof *block);
-        for (int g = 0; g < GROUPS; g++)
-            found[g] = search_scale(
-                src + g * GROUP, importance_from(importance, b * VALUES + g * GROUP), GROUP, -4, 3);
-        float d = store_scales(found, GROUPS, SIGNED_SCALE_LOW, block->d, scales);
+        float d = search_scaled_groups(&facts, src, w, block->d, scales);
         pack_scales(scales, block->scales);
         for (int v = 0; v < VALUES; v++) {
             float scale = d * (float)scales[v / GROUP];

@@ -6,6 +6,7 @@
  *     q[i + 64] = low[i] >> 4        top[i] bits 4, 5
  *     q[i + 96] = low[i + 32] >> 4   top[i] bits 6, 7 */
 #include "quant/codecs.h"
+#include "quant/group_search.h"
 #include "quant/half.h"
 #include "quant/search.h"
 
@@ -45,14 +46,11 @@ void q6_k_decode(const void *src, float *dst, int64_t n)
 }
 
 /* Scales of the groups in units of d, the quants 0..63 for them. */
-static void quantise(const float *x, const float *importance, struct block *block,
-                     uint8_t quants[VALUES])
+static void quantise(const float *x, const float *w, struct block *block, uint8_t quants[VALUES])
 {
-    float scales[GROUPS];
-    for (int g = 0; g < GROUPS; g++)
-        scales[g] =
-            search_scale(x + g * GROUP, importance_from(importance, g * GROUP), GROUP, -32, 31);
-    float d = store_scales(scales, GROUPS, -128, block->d, block->scales);
+    static const struct scaled_groups facts = {
+        .n_groups = GROUPS, .n_values = GROUP, .low = -32, .high = 31, .scale_low = -128};
+    float d = search_scaled_groups(&facts, x, w, block->d, block->scales);
     for (int g = 0; g < GROUPS; g++) {
         float scale = d * block->scales[g];
         float inverse = scale != 0.0f ? 1.0f / scale : 0.0f;

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdbool.h>
 
-#include "quant/half.h"
-
 /* With q chosen for the trial scale d, the best scale is <x,q>/<q,q> and the squared error
  * falls by <x,q>^2/<q,q>. Returns that gain. */
 static float fit_scale(const float *x, const float *importance, int n, int low, int high, float d,
@@ -30,11 +28,12 @@ float search_scale(const float *x, const float *importance, int n, int low, int 
     if (!(fabsf(largest) > 1e-30f) || isinf(largest)) return 0.0f;
 
     /* Candidates map the largest value near either end of the range: for each end, 17 steps from
-     * 0.7 to 1.1 of the plain choice, where the best scale of a block lies. */
+     * 0.7 to 1.1 of the plain choice, where the best scale of a block lies. With importance, which
+     * may make little of the largest value, they begin at 0.4. */
     float gain_max = 0.0f, best = largest / (float)low;
     for (int end = 0; end < 2; end++) {
         float plain = largest / (float)(end == 0 ? low : high);
-        for (int trial = 0; trial <= 16; trial++) {
+        for (int trial = importance ? -12 : 0; trial <= 16; trial++) {
             float d = plain * (0.7f + 0.025f * (float)trial), fitted = d;
             float gain = fit_scale(x, importance, n, low, high, d, &fitted);
             if (gain > gain_max) {
@@ -44,18 +43,6 @@ float search_scale(const float *x, const float *importance, int n, int low, int 
         }
     }
     return best;
-}
-
-float store_scales(const float *scales, int n, int low, uint8_t d_out[2], int8_t *units)
-{
-    float largest = 0.0f; /* with its sign */
-    for (int i = 0; i < n; i++)
-        if (fabsf(scales[i]) > fabsf(largest)) largest = scales[i];
-    float d = store_half(d_out, largest / (float)low);
-    float inverse = d != 0.0f ? 1.0f / d : 0.0f;
-    for (int i = 0; i < n; i++)
-        units[i] = (int8_t)round_limited(scales[i] * inverse, low, -low - 1);
-    return d;
 }
 
 /* Least squares of x ~ d q + m for q chosen by the trial (d, m). Returns the squared error
@@ -104,14 +91,16 @@ static void search_line(const float *x, const float *importance, int n, int high
     if (!(top - low > 1e-30f) || isinf(top - low)) return;
 
     /* The range is shrunk from both ends in 5 x 5 steps: clipping a few outliers pays when
-     * there are few levels. With importance the best line may be farther from a trial: q is chosen
-     * anew for the fitted line while that helps, which lowers errors of Q5_K by 2 %. */
+     * there are few levels, and more so where outliers count less than others. With importance the
+     * best line may also be farther from a trial: q is chosen anew for the fitted line while that
+     * helps, which lowers errors of Q5_K by 2 %. */
     const int n_fits = importance ? 4 : 1;
+    const float cut = importance && high < 16 ? 0.05f : 0.03f;
     float error_min = INFINITY, range = top - low;
     for (int cut_low = 0; cut_low < 5; cut_low++) {
         for (int cut_top = 0; cut_top < 5; cut_top++) {
-            float m = low + range * 0.03f * (float)cut_low;
-            float d = (top - range * 0.03f * (float)cut_top - m) / (float)high;
+            float m = low + range * cut * (float)cut_low;
+            float d = (top - range * cut * (float)cut_top - m) / (float)high;
             if (min_only && m > 0.0f) m = 0.0f;
             float error = INFINITY;
             for (int fit = 0; fit < n_fits; fit++) {
@@ -138,33 +127,4 @@ void search_scale_and_offset(const float *x, const float *importance, int n, int
                              float *m_out)
 {
     search_line(x, importance, n, high, false, d_out, m_out);
-}
-
-/* The squared error of x ~ d * q - m with the best q. */
-static float line_error(const float *x, const float *importance, int n, int high, float d, float m)
-{
-    float inverse = d > 0.0f ? 1.0f / d : 0.0f, sum = 0.0f;
-    for (int i = 0; i < n; i++) {
-        float q = (float)round_limited((x[i] + m) * inverse, 0, high);
-        float error = x[i] - (d * q - m);
-        sum += importance[i] * error * error;
-    }
-    return sum;
-}
-
-void search_units(const float *x, const float *importance, int n, int high,
-                  const struct line_units *units, uint8_t *scale, uint8_t *min)
-{
-    int scale_near = *scale, min_near = *min;
-    float error_min = INFINITY;
-    for (int s = scale_near - 1; s <= scale_near + 1; s++)
-        for (int m = min_near - 1; m <= min_near + 1; m++) {
-            if (s < 0 || m < 0 || s > units->most || m > units->most) continue;
-            float error =
-                line_error(x, importance, n, high, units->d * (float)s, units->m * (float)m);
-            if (!(error < error_min)) continue;
-            error_min = error;
-            *scale = (uint8_t)s;
-            *min = (uint8_t)m;
-        }
 }

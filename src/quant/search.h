@@ -30,10 +30,6 @@ static inline int round_limited(float value, int low, int high)
  * May be negative when low and high are not symmetric. */
 float search_scale(const float *x, const float *importance, int n, int low, int high);
 
-/* Stores the half d with which n scales are about d * units[i], low <= units[i] < -low; the largest
- * one is d * low. Returns what was stored. */
-float store_scales(const float *scales, int n, int low, uint8_t d[2], int8_t *units);
-
 /* Scale d >= 0 and offset m >= 0 for x ~ d * q - m, q from 0 to high. */
 void search_scale_and_min(const float *x, const float *importance, int n, int high, float *d_out,
                           float *m_out);
@@ -41,15 +37,5 @@ void search_scale_and_min(const float *x, const float *importance, int n, int hi
 /* The same with an offset of any sign: x ~ d * q + m. */
 void search_scale_and_offset(const float *x, const float *importance, int n, int high, float *d_out,
                              float *m_out);
-
-/* What a block multiplies scales and minima of its groups with: whole numbers from 0 to `most`. */
-struct line_units {
-    float d, m;
-    int most;
-};
-
-/* Takes those next to *scale and *min with which x ~ d scale q - m min has the least error. */
-void search_units(const float *x, const float *importance, int n, int high,
-                  const struct line_units *units, uint8_t *scale, uint8_t *min);
 
 #endif
