@@ -52,6 +52,7 @@ extern "C" {
 
 typedef struct carat_model carat_model;
 typedef struct carat_drafter carat_drafter;
+typedef struct carat_importance carat_importance;
 typedef struct carat_engine carat_engine;
 typedef struct carat_decoder carat_decoder;
 typedef struct carat_answer carat_answer;
@@ -468,6 +469,10 @@ struct carat_engine_options { /* every 0 or NULL means the default; NULL options
      * this model. NULL: none. On Hopper, with decode_matmul AUTO and more than 4 sequences, dense
      * models then take INT8 up to 4 rows */
     const carat_drafter *drafter;
+    /* Adds up what products read in every step: carat_quantize.h. Opened for this model, outlives
+     * the engine, used by one engine at a time. NULL: no. CARAT_EUSAGE: a backend other than "cpu"
+     * and "ref". */
+    carat_importance *importance;
 };
 
 /* Bytes of each kind, as allocated: what is printed is what is taken. */

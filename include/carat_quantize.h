@@ -69,6 +69,30 @@ int carat_quantize(const char *path, const struct carat_quantize_options *option
 /* Types of files by index from 0: "Q4_K_M"; NULL after the last one. */
 const char *carat_quantize_type(int32_t index);
 
+/* ---- Importance matrices ---- */
+
+/* Sums of squares of what the products of a model's layers read, for each column, and for each
+ * expert apart. An engine that was opened with it (`importance` of its options) adds every row of
+ * its steps: carat_score over a text with logits of all positions, so that all layers see all
+ * rows. */
+int carat_importance_open(carat_importance **out, const carat_model *model,
+                          struct carat_error *err);
+void carat_importance_close(carat_importance *importance); /* NULL is fine */
+
+struct carat_importance_facts {
+    const char *dataset; /* name of the text, for the file */
+    int32_t n_chunks, chunk_tokens;
+};
+
+/* Hands over the importance matrix as a GGUF file, from its beginning to its end; `write` as in
+ * carat_quantize_options. Weights that read nothing are left out. Its engine is idle or closed.
+ * CARAT_EUSAGE: there are no others. */
+int carat_importance_write(const carat_importance *importance,
+                           const struct carat_importance_facts *facts,
+                           int (*write)(void *user, const void *bytes, size_t n,
+                                        struct carat_error *err),
+                           void *user, struct carat_error *err);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

@@ -75,6 +75,17 @@ struct placement {
     size_t cached_bytes;     /* of device_bytes, for these rows */
 };
 
+/* What a product is about to read: n_rows rows of weight->cols values. With experts, n_used ids for
+ * each row. */
+struct product_rows {
+    const struct weight *weight;
+    const float *rows;
+    int32_t n_rows;
+    const int32_t *experts; /* NULL: there is one matrix */
+    int32_t n_used;
+};
+typedef void product_observer(void *user, const struct product_rows *rows);
+
 /* How a user wants a device to work. Zero: the defaults. */
 struct device_options {
     int n_threads;      /* 0: one for each physical core, fewer where a step is too small */
@@ -100,6 +111,8 @@ struct device_options {
     /* Called while weights are put on the device; may be NULL. */
     void (*progress)(void *user, size_t done, size_t total);
     void *progress_user;
+    product_observer *observe; /* called before each product by one thread; NULL: not */
+    void *observe_user;
 };
 
 /* Rows of a call of best_allowed. */
@@ -111,6 +124,7 @@ struct backend {
     int32_t chunk;         /* rows of a prefill step, likewise */
     bool replays;          /* steps are recorded: usual sizes of prompts get plans of their own */
     bool is_host;          /* computes with the host's processor, in its memory */
+    bool observes;         /* calls `observe` of its options; others ignore it */
 
     int (*count)(void); /* devices of this kind that this machine has */
     /* Why there are none: CARAT_EDEVICE with the reason, or CARAT_OK. NULL: there always is one. */

@@ -20,6 +20,7 @@
     X(LOGITS, logits, "MODEL --tokens IDS -o FILE", "write the logits of given tokens to a file")  \
     X(PERPLEXITY, perplexity, "MODEL -f TEXT", "score a text; compare two models' predictions")    \
     X(BENCH, bench, "MODEL...", "measure prompt processing and text generation")                   \
+    X(IMATRIX, imatrix, "MODEL -f TEXT", "measure an importance matrix for quantize")              \
     X(QUANTIZE, quantize, "MODEL OUT TYPE", "write a model file with weights in another type")     \
     X(PLAN, plan, "MODEL", "print the compiled program of one step")                               \
     X(DEVICES, devices, "", "list what can compute, with its memory")                              \
@@ -52,6 +53,7 @@
     Z("push", NONE, "", "carat uploads nothing")                                                   \
     Z("create", NONE, "", "models are GGUF files as they are")                                     \
     Z("cp", NONE, "", "models are files: cp")                                                      \
+    Z("llama-imatrix", IMATRIX, "", "")                                                            \
     Z("llama-quantize", QUANTIZE, "", "")                                                          \
     Z("llama-mtmd-cli", NONE, "", "carat takes text only")
 

@@ -65,6 +65,12 @@ static const char *const details[COMMAND_COUNT] = {
         "The text is cut into chunks of -c tokens, each begins with <bos>, and the second half of "
         "each is scored, as llama.cpp does. --save-logits keeps the predictions; --kl compares "
         "another file or setting with them.\n",
+    [COMMAND_IMATRIX] =
+        "Reads a text in chunks of -c tokens and adds up, for each column of the layers' weights, "
+        "the squares of what is multiplied with it: what `carat quantize --imatrix` takes. Some "
+        "hundred chunks of text like that of later use are enough. Take the model in the best "
+        "type that there is memory for.\n"
+        "  carat imatrix model-Q8_0.gguf -f text.txt -o imatrix.gguf --chunks 200\n",
     [COMMAND_QUANTIZE] =
         "TYPE is Q4_K_M, Q4_K_S, Q5_K_M, Q5_K_S, Q6_K, Q8_0, Q2_K, Q3_K_S, Q3_K_M, Q3_K_L, IQ4_XS, "
         "IQ4_NL, IQ3_S, IQ3_XXS, Q4_0, Q4_1, Q5_0, Q5_1, MXFP4_MOE, F16, BF16 or F32; "

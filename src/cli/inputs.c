@@ -49,7 +49,7 @@ static int check_parts(const struct stat *target, const char *path, const char *
 static bool is_read(enum option_id id)
 {
     const char *value = option_specs[id].value;
-    return id != OPT_OUTPUT && id != OPT_SAVE_LOGITS &&
+    return id != OPT_OUTPUT && id != OPT_IMATRIX_OUT && id != OPT_SAVE_LOGITS &&
            (strstr(value, "FILE") != NULL || strcmp(value, "BASE") == 0);
 }
 

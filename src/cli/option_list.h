@@ -16,10 +16,10 @@
 
 #define ON(id) (1u << COMMAND_##id)
 #define ON_TALK (ON(RUN) | ON(CHAT))
-#define ON_SCORE (ON(LOGITS) | ON(PERPLEXITY))
+#define ON_SCORE (ON(LOGITS) | ON(PERPLEXITY) | ON(IMATRIX))
 #define ON_TEXT (ON(TOKENIZE) | ON(DETOKENIZE))
 #define ON_ANSWER (ON_TALK | ON(SERVE))
-#define ON_LLAMA (ON_ANSWER | ON(PERPLEXITY) | ON(BENCH) | ON(TOKENIZE))
+#define ON_LLAMA (ON_ANSWER | ON(PERPLEXITY) | ON(IMATRIX) | ON(BENCH) | ON(TOKENIZE))
 #define ON_ENGINE (ON_ANSWER | ON_SCORE | ON(PLAN) | ON(SHOW) | ON(DOCTOR))
 #define ON_MODEL (ON_ANSWER | ON_SCORE | ON_TEXT | ON(SHOW) | ON(TEMPLATE) | ON(BENCH) | ON(PLAN))
 #define ON_STORE (ON(PULL) | ON(LS) | ON(RM) | ON(VERIFY))
@@ -100,7 +100,7 @@
     X(CTX, COUNT, "ctx-size", "-c", "0", 0, COUNT_MAX,                                             \
       ON_ANSWER | ON(LOGITS) | ON(PLAN) | ON(DOCTOR), "N",                                         \
       "positions of the context (0: as many as the model has and memory holds)")                   \
-    X(PPL_CTX, COUNT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY), "N",                 \
+    X(PPL_CTX, COUNT, "ctx-size", "-c", "512", 16, COUNT_MAX, ON(PERPLEXITY) | ON(IMATRIX), "N",   \
       "tokens of a chunk; its second half is scored")                                              \
     X(TEMPERATURE, REAL, "temp", "--temperature", "", 0, 100, ON_ANSWER, "T",                      \
       "temperature; 0 takes the likeliest token (default: the model's, else 1.0)")                 \
@@ -183,9 +183,12 @@
       "token ids: separated by commas, blanks or newlines, or a JSON array")                       \
     X(ALL, FLAG, "all", "", "", 0, 0, ON(LOGITS), "", "every position (default: the last)")        \
     X(AT, TEXT, "at", "", "", 0, 0, ON(LOGITS), "POSITIONS", "these positions, e.g. 0,8,16")       \
-    X(TEXT_FILE, TEXT, "file", "-f", "", 0, 0, ON(PERPLEXITY), "FILE", "text to score")            \
-    X(CHUNKS, INT, "chunks", "", "-1", -1, COUNT_MAX, ON(PERPLEXITY), "N",                         \
-      "score at most N chunks (-1: all)")                                                          \
+    X(TEXT_FILE, TEXT, "file", "-f", "", 0, 0, ON(PERPLEXITY) | ON(IMATRIX), "FILE",               \
+      "text to score, or to measure with")                                                         \
+    X(CHUNKS, INT, "chunks", "", "-1", -1, COUNT_MAX, ON(PERPLEXITY) | ON(IMATRIX), "N",           \
+      "read at most N chunks (-1: all)")                                                           \
+    X(IMATRIX_OUT, TEXT, "output", "-o --output-file", "imatrix.gguf", 0, 0, ON(IMATRIX), "FILE",  \
+      "write the matrix here")                                                                     \
     X(SAVE_LOGITS, TEXT, "save-logits", "--save-all-logits --kl-divergence-base", "", 0, 0,        \
       ON(PERPLEXITY), "BASE", "keep all log-probabilities in a file, to compare others with")      \
     X(BASE_TYPE, CHOICE, "base-type", "", "f16", 0, 0, ON(PERPLEXITY), "f16|f32",                  \
@@ -262,10 +265,13 @@
     X(KV, FLAG, "kv", "", "", 0, 0, ON(SHOW), "", "list the metadata")                             \
     X(TENSORS, FLAG, "tensors", "", "", 0, 0, ON(SHOW), "", "list the tensors")                    \
     X(FIT, COUNT, "fit", "", "0", 0, COUNT_MAX, ON(SHOW), "CTX", "memory that CTX positions need") \
-    X(BACKEND, CHOICE, "backend", "", "auto", 0, 0, (ON_ENGINE & ~ON(LOGITS)) | ON(BENCH),         \
-      "auto|cuda|cpu|ref", "what computes (auto: a GPU if there is one); ref is exact, and slow")  \
+    X(BACKEND, CHOICE, "backend", "", "auto", 0, 0,                                                \
+      (ON_ENGINE & ~(ON(LOGITS) | ON(IMATRIX))) | ON(BENCH), "auto|cuda|cpu|ref",                  \
+      "what computes (auto: a GPU if there is one); ref is exact, and slow")                       \
     X(LOGITS_BACKEND, CHOICE, "backend", "", "ref", 0, 0, ON(LOGITS), "ref|cpu|cuda|auto",         \
       "what computes; ref is the exact reference")                                                 \
+    X(IMATRIX_BACKEND, CHOICE, "backend", "", "cpu", 0, 0, ON(IMATRIX), "cpu|ref",                 \
+      "what computes; ref is exact, and slow")                                                     \
     X(DEVICE, INT, "device", "-mg --main-gpu", "0", 0, 63, ON_ENGINE | ON(BENCH), "N",             \
       "which GPU, counted from 0")                                                                 \
     X(GPU_LAYERS, INT, "gpu-layers", "-ngl --n-gpu-layers", "-1", -1, COUNT_MAX, ON_ENGINE, "N",   \
@@ -587,7 +593,14 @@
       "ngram-mod,draft-mtp",                                                                       \
       MODEL_DRAFT, "auto", "")                                                                     \
     Y("--no-jinja", "", ON_ANSWER, "", NONE, "", "Gemma 4's template is built in: leave this out") \
+    Y("-ofreq --output-frequency --save-frequency", "N", ON(IMATRIX), "*", NONE, "", "")           \
+    Y("--ppl --no-ppl", "", ON(IMATRIX), "*", NONE, "", "")                                        \
+    Y("--output-format", "NAME", ON(IMATRIX), "gguf", NONE, "", "matrices are GGUF files")         \
     /* Refused. */                                                                                 \
+    Y("--in-file --chunk --from-chunk", "VALUE", ON(IMATRIX), "", NONE, "",                        \
+      "a matrix is measured from the beginning of a text")                                         \
+    Y("--process-output --parse-special --show-statistics", "", ON(IMATRIX), "", NONE, "",         \
+      "a matrix holds sums of squares, of plain text and of layers")                               \
     Y("--override-kv --prune-layers --tensor-type-file", "VALUE", ON(QUANTIZE), "", NONE, "",      \
       "carat leaves keys and layers as they are")                                                  \
     Y("--leave-output-tensor", "", ON(QUANTIZE), "", NONE, "", "use --token-embedding-type")       \

@@ -14,7 +14,10 @@
 
 static const char *named_backend(const struct options *o)
 {
-    return opt_text(o, o->command == COMMAND_LOGITS ? OPT_LOGITS_BACKEND : OPT_BACKEND);
+    enum option_id id = o->command == COMMAND_LOGITS    ? OPT_LOGITS_BACKEND
+                        : o->command == COMMAND_IMATRIX ? OPT_IMATRIX_BACKEND
+                                                        : OPT_BACKEND;
+    return opt_text(o, id);
 }
 
 bool named_by_options(const struct options *o, struct buf *name)

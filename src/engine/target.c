@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/bytes.h"
+#include "engine/input_sums.h"
 
 /* What may be taken: what is free, and of a GPU no more than is allowed. */
 static void allow(struct target *t, const struct device_facts *facts,
@@ -45,8 +46,13 @@ int target_open(struct target *t, const struct target_choice *choice,
                                     .is_unfused = o->no_fusion,
                                     .isa = o->isa,
                                     .progress = o->progress,
-                                    .progress_user = o->progress_user};
+                                    .progress_user = o->progress_user,
+                                    .observe = o->importance ? importance_add : NULL,
+                                    .observe_user = o->importance};
     TRY(backend_find(&t->backend, choice->backend, err));
+    if (o->importance && !t->backend->observes)
+        return err_set(err, CARAT_EUSAGE, "backend %s cannot measure importance: cpu expected",
+                       t->backend->name);
     TRY(t->backend->open(&t->device, choice->device, &device, err));
     t->backend->describe(t->device, &facts);
     memcpy(t->name, facts.name, sizeof facts.name);

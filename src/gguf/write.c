@@ -36,6 +36,36 @@ void gguf_add_key_string(struct buf *out, const char *key, const char *text, siz
     add_string(out, text, length);
 }
 
+void gguf_add_key_text_list(struct buf *out, const char *key, const char *text)
+{
+    add_string(out, key, strlen(key));
+    add_u32(out, GGUF_ARRAY);
+    add_u32(out, GGUF_STRING);
+    add_u64(out, 1);
+    add_string(out, text, strlen(text));
+}
+
+void gguf_add_beginning(struct buf *out, uint64_t n_tensors, uint64_t n_keys)
+{
+    buf_add(out, "GGUF", 4);
+    add_u32(out, VERSION);
+    add_u64(out, n_tensors);
+    add_u64(out, n_keys);
+}
+
+void gguf_add_floats(struct buf *out, const char *name, int64_t cols, int64_t rows,
+                     uint64_t *offset)
+{
+    add_string(out, name, strlen(name));
+    add_u32(out, 2);
+    add_u64(out, (uint64_t)cols);
+    add_u64(out, (uint64_t)rows);
+    add_u32(out, format_traits(FORMAT_F32)->gguf_type);
+    add_u64(out, *offset);
+    uint64_t bytes = (uint64_t)cols * (uint64_t)rows * sizeof(float);
+    *offset += (bytes + GGUF_ALIGNMENT - 1) / GGUF_ALIGNMENT * GGUF_ALIGNMENT;
+}
+
 /* ---- Keys ------------------------------------------------------------------------------- */
 
 /* Keys that say nothing true of the new file, or are written anew. */
@@ -134,10 +164,7 @@ static void add_tensors(const struct gguf *g, const struct gguf_rewrite *r, stru
 
 void gguf_rewrite_head(const struct gguf *g, const struct gguf_rewrite *r, struct buf *out)
 {
-    buf_add(out, "GGUF", 4);
-    add_u32(out, VERSION);
-    add_u64(out, gguf_tensor_count(g));
-    add_u64(out, count_keys(g, r));
+    gguf_add_beginning(out, gguf_tensor_count(g), count_keys(g, r));
     add_keys(g, r, out);
     add_tensors(g, r, out);
 }

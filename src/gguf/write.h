@@ -16,6 +16,15 @@ struct gguf_rewrite {
 /* Append a key as it is in a file. Failure is kept in `out`. */
 void gguf_add_key_u32(struct buf *out, const char *key, uint32_t value);
 void gguf_add_key_string(struct buf *out, const char *key, const char *text, size_t length);
+void gguf_add_key_text_list(struct buf *out, const char *key, const char *text); /* of one text */
+
+/* The parts of the head of a new file: its beginning, then keys, then tensors in F32, the first at
+ * offset 0. gguf_add_floats moves *offset to the next tensor. Head and tensors are padded with
+ * zeros to multiples of GGUF_ALIGNMENT. */
+enum { GGUF_ALIGNMENT = 32 };
+void gguf_add_beginning(struct buf *out, uint64_t n_tensors, uint64_t n_keys);
+void gguf_add_floats(struct buf *out, const char *name, int64_t cols, int64_t rows,
+                     uint64_t *offset);
 
 /* Bytes of tensor i in the new file. */
 uint64_t gguf_rewrite_bytes(const struct gguf *g, const struct gguf_rewrite *r, size_t i);

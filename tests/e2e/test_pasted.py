@@ -15,7 +15,8 @@ from program import (DEMO, PROGRAM, Skip, Terminal, carat, environment, expect, 
 
 LINES = pathlib.Path(__file__).with_name("pasted_lines.txt")
 LINKS = ("carat", "llama-cli", "llama-completion", "llama-bench", "llama-perplexity",
-         "llama-quantize", "llama-tokenize", "llama-server", "llama-mtmd-cli", "llama", "ollama")
+         "llama-quantize", "llama-imatrix", "llama-tokenize", "llama-server", "llama-mtmd-cli",
+         "llama", "ollama")
 JSON_GRAMMAR = r"""# objects of texts and numbers
 root   ::= object
 value  ::= object | string | number | ("true" | "false" | "null") ws
@@ -137,7 +138,7 @@ def example_of(command, spelling, cells):
 def test_every_borrowed_option_is_taken_or_refused_by_name():
     rows, n = borrowed_rows(), 0
     apart = {"-no-cnv", "--no-conversation", "-nocnv"}  # from --interactive
-    for command in ("run", "chat", "serve", "perplexity", "tokenize", "bench"):
+    for command in ("run", "chat", "serve", "perplexity", "imatrix", "tokenize", "bench"):
         taken = []
         for spelling in borrowed_spellings(command, "accepted "):
             cells = [c for c, meaning in rows[spelling] if not meaning.startswith("refused")]

@@ -99,6 +99,36 @@ def test_an_importance_matrix_lowers_the_errors_that_it_weighs():
         expect(not done.stderr, f"{done.stderr!r}")
 
 
+def test_a_matrix_is_measured_and_used():
+    with folder() as here:
+        text, matrix = pathlib.Path(here, "text.txt"), pathlib.Path(here, "matrix.gguf")
+        text.write_text("Once upon a time there was a small dog in a house. " * 40)
+        line = ["imatrix", SOURCE, "-f", text, "-c", "64", "--chunks", "2", "-o"]
+        for backend in ("cpu", "ref"):
+            done = carat(*line, matrix, "--backend", backend, "-q")
+            expect_status(done, 0)
+            expect(re.search(rb"2 chunks of 64 tokens, perplexity \d", done.stdout),
+                   f"{done.stdout!r}")
+            out = pathlib.Path(here, "out.gguf")
+            done = carat("quantize", "--imatrix", matrix, SOURCE, out, "IQ2_S", AGAIN)
+            expect_status(done, 0)
+            expect(b"weighted 0." in done.stdout, f"{done.stdout!r}")
+            data = out.read_bytes()
+            expect(b"quantize.imatrix.chunks_count" + struct.pack("<II", 4, 2) in data, "chunks")
+            expect(str(text).encode() in data, "the text's name")
+        written = matrix.read_bytes()
+        expect(carat(*line, "-", "--backend", "ref").stdout == written, "standard output")
+        cases = [(["imatrix", SOURCE], 2, "-f FILE"),
+                 (["imatrix", SOURCE, "-f", text, "-c", "5000", "-o", matrix], 2, "tokens", "-c"),
+                 (["imatrix", SOURCE, "-f", text, "-o", text], 2, "would be lost"),
+                 (["imatrix", SOURCE, "-f", text, "-o", matrix, "--backend", "cuda"], 2, "cuda"),
+                 (["imatrix", SOURCE, "-f", "/nowhere/text", "-o", matrix], 2, "/nowhere/text"),
+                 (line + ["/dev/full"], 1, "/dev/full")]
+        for arguments, status, *words in cases:
+            expect_error(carat(*arguments), status, *words)
+            expect(matrix.read_bytes() == written, f"{arguments}: the matrix as it was")
+
+
 def test_matrices_that_do_not_fit_leave_no_file():
     need_json()
     with folder() as here:

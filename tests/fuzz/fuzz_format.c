@@ -10,6 +10,7 @@
  * Subject: src/quant/levels.c 100
  * Subject: src/quant/iq4_xs.c 100
  * Subject: src/quant/mxfp4.c 100
+ * Subject: src/quant/group_search.c 100
  * Subject: src/quant/search.c 100 */
 #include <stdint.h>
 #include <stdlib.h>

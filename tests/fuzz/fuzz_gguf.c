@@ -30,8 +30,12 @@ static void write_anew(const struct gguf *g, struct buf *out)
     enum format *formats = malloc(n * sizeof *formats + 1);
     if (!formats) abort();
     for (size_t i = 0; i < n; i++) formats[i] = FORMAT_COUNT;
-    struct gguf_rewrite r = {.formats = formats, .file_type = 7};
+    struct buf keys = {0};
+    gguf_add_key_string(&keys, "quantize.imatrix.file", "a", 1);
+    gguf_add_key_text_list(&keys, "quantize.imatrix.datasets", "b");
+    struct gguf_rewrite r = {.formats = formats, .file_type = 7, .keys = &keys, .n_keys = 2};
     gguf_rewrite_head(g, &r, out);
+    buf_deinit(&keys);
     add_zeros(out, gguf_padding(g, out->length));
     for (size_t i = 0; i < n; i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
@@ -57,6 +61,7 @@ static void check_anew(const struct gguf *g)
     write_anew(g, &out);
     if (gguf_open_memory(&again, out.data, out.length, "again", NULL)) abort();
     if (gguf_tensor_count(again) != gguf_tensor_count(g)) abort();
+    if (!gguf_find(again, "quantize.imatrix.file")) abort();
     for (size_t i = 0; i < gguf_tensor_count(g); i++) {
         const struct gguf_tensor *a = gguf_tensor_at(g, i), *b = gguf_tensor_at(again, i);
         bool is_same = strcmp(a->name, b->name) == 0 && a->gguf_type == b->gguf_type &&

@@ -64,6 +64,8 @@ static int cpu_open(struct device **out, int index, const struct device_options 
     d->is_exact = options->is_exact;
     d->has_bf16 = kernels->bf16_dot && !options->is_exact && !options->is_steady;
     d->is_automatic = options->n_threads == 0;
+    d->observe = options->observe;
+    d->observe_user = options->observe_user;
     struct topology topology;
     topology_read(&topology, "", NULL);
     d->nodes = topology.n_nodes > 1 ? topology.nodes : 0;
@@ -374,6 +376,7 @@ static void add_product(struct program *p, const struct op *op, void *memory, cp
     const struct rounded wanted = {op->in[0], w->source->cols, takes_sums(p->device, op),
                                    op_may_be_bf16(p->device, op), w->tiles != NULL};
     bool takes = takes_rounded(p->device, op);
+    if (p->device->observe) add_step(p, op, memory, cpu_OBSERVE, BY_ITEM);
     bool follows = false; /* after a product of the same activations: nothing to wait for */
     if (takes && !serves(held, &wanted)) {
         struct cpu_step *s = add_step(p, op, memory, cpu_QUANTIZE, BY_ROW);
@@ -498,7 +501,7 @@ static int cpu_bind(struct device *device, const struct plan *plan,
     TRY(fill_weights(device, plan, err));
     struct program *p = *out = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "program", sizeof *p);
-    *p = (struct program){.device = device, .plan = plan, .steps_capacity = plan->n_ops * 3};
+    *p = (struct program){.device = device, .plan = plan, .steps_capacity = plan->n_ops * 4};
     size_t n = (size_t)p->steps_capacity;
     p->steps = mem_alloc(n, sizeof *p->steps);
     p->shares = mem_alloc(n, sizeof *p->shares);
@@ -606,6 +609,7 @@ const struct backend cpu_backend = {
     .kv_format = FORMAT_F16,
     .chunk = 512,
     .is_host = true,
+    .observes = true,
     .count = cpu_count,
     .isa_name = cpu_isa_name,
     .isa_probe = cpu_isa_probe,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "backend/cpu/program.h"
+#include "backend/host.h"
 
 enum {
     ITEM_TILES_MIN = 4, /* tiles per item */
@@ -346,4 +347,14 @@ void cpu_EXPERT_IN(const struct cpu_step *s, const struct pool_worker *worker)
 void cpu_EXPERT_OUT(const struct cpu_step *s, const struct pool_worker *worker)
 {
     multiply_experts(s, worker);
+}
+
+/* ---- Observers --------------------------------------------------------------------------- */
+
+void cpu_OBSERVE(const struct cpu_step *s, const struct pool_worker *worker)
+{
+    const struct device *d = s->program->device;
+    if (worker->index != 0) return;
+    struct product_rows rows = host_product_rows(s->op, s->x0, s->x1, cpu_step_rows(s));
+    d->observe(d->observe_user, &rows);
 }

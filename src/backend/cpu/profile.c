@@ -8,6 +8,7 @@ static const char *step_kind(const struct cpu_step *s)
 {
     if (s->run == cpu_QUANTIZE) return "quantize";
     if (s->run == cpu_TURNS) return "rope tables";
+    if (s->run == cpu_OBSERVE) return "rows observed";
     if (s->run == cpu_SORT_ROUTED) return "rows sorted by expert";
     if (s->run == cpu_JOIN_SEGMENTS) return "attention joined";
     if (s->run == cpu_ATTENTION)

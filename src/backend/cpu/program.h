@@ -28,6 +28,8 @@ struct device {
     struct slab *slabs;
     struct time_tables *profile; /* NULL unless asked for */
     struct device_limits limits; /* 0: not measured yet */
+    product_observer *observe;   /* NULL unless asked for */
+    void *observe_user;
 };
 
 /* Memory that the steps of a program share, cut from the scratch that it is given. */
@@ -137,6 +139,8 @@ void cpu_QUANTIZE(const struct cpu_step *s, const struct pool_worker *worker);
 /* Comes before the first ROPE with its frequencies, for all of them: y1 = d / 2 cosines, then as
  * many sines, for each token. A ROPE finds them in x1. */
 void cpu_TURNS(const struct cpu_step *s, const struct pool_worker *worker);
+/* Tells an observer what the product reads, before it. */
+void cpu_OBSERVE(const struct cpu_step *s, const struct pool_worker *worker);
 /* EXPERT_*: sorts the rows by expert, before the product. */
 void cpu_SORT_ROUTED(const struct cpu_step *s, const struct pool_worker *worker);
 /* Attention of a few rows: joins the segments, after cpu_ATTENTION. */

@@ -18,9 +18,12 @@ static const ref_kernel kernels[OP_COUNT] = {
 
 struct device {
     char name[96];
+    product_observer *observe;
+    void *observe_user;
 };
 
 struct program {
+    const struct device *device;
     const struct plan *plan;
     char *memory;
     float *scratch;
@@ -35,11 +38,13 @@ static int ref_count(void)
 static int ref_open(struct device **out, int index, const struct device_options *options,
                     struct carat_error *err)
 {
-    (void)options; /* one thread, always exact */
+    /* One thread, always exact. */
     if (index != 0) return err_set(err, CARAT_EDEVICE, "ref: device 0 expected, %d asked", index);
     struct device *d = *out = mem_alloc(1, sizeof *d);
     if (!d) return err_no_memory(err, "device", sizeof *d);
     os_cpu_name(d->name, sizeof d->name);
+    d->observe = options->observe;
+    d->observe_user = options->observe_user;
     return CARAT_OK;
 }
 
@@ -113,12 +118,13 @@ static int ref_bind(struct device *device, const struct plan *plan,
                     const struct placement *placement, void *memory, void *scratch,
                     struct program **out, struct carat_error *err)
 {
-    (void)device, (void)placement;
+    (void)placement;
     struct program *p = *out = mem_alloc(1, sizeof *p);
     if (!p) return err_no_memory(err, "program", sizeof *p);
     size_t floats, integers;
     count_scratch(plan, &floats, &integers);
-    *p = (struct program){.plan = plan,
+    *p = (struct program){.device = device,
+                          .plan = plan,
                           .memory = memory,
                           .scratch = scratch,
                           .scatter = (int32_t *)(void *)((float *)scratch + floats)};
@@ -138,6 +144,12 @@ static float *rows_at(const struct program *p, buf_id id)
 static int32_t cols_at(const struct program *p, buf_id id)
 {
     return id == BUF_NONE ? 0 : plan_buf_at(p->plan, id)->cols;
+}
+
+static void observe(const struct device *d, const struct ref_call *call)
+{
+    struct product_rows rows = host_product_rows(call->op, call->x0, call->x1, call->rows);
+    d->observe(d->observe_user, &rows);
 }
 
 static void ref_run(struct program *p, const struct step *step)
@@ -164,7 +176,9 @@ static void ref_run(struct program *p, const struct step *step)
             .scratch = p->scratch,
             .scatter = p->scatter,
         };
-        if (call.rows > 0) kernels[op->code](&call);
+        if (call.rows <= 0) continue;
+        if (p->device->observe && op_product(op)) observe(p->device, &call);
+        kernels[op->code](&call);
     }
 }
 
@@ -191,6 +205,7 @@ const struct backend ref_backend = {
     .kv_format = FORMAT_F32,
     .chunk = 512,
     .is_host = true,
+    .observes = true,
     .count = ref_count,
     .open = ref_open,
     .close = ref_close,
