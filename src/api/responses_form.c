@@ -1,7 +1,5 @@
 /* OpenAI's responses: events of a stream, or one body. Thoughts are summaries of a reasoning item:
  * clients show those, and send them back while a turn goes on. */
-#include <math.h>
-
 #include "api/reply_common.h"
 #include "api/responses_tools.h"
 #include "api/sse.h"
@@ -158,12 +156,6 @@ static void write_null(struct json *j, const char *key)
     json_key_null(j, key);
 }
 
-/* 0.7 and not 0.699999988: a float as the client wrote it. */
-static double as_written(float value)
-{
-    return round((double)value * 1e6) / 1e6;
-}
-
 /* What was asked for, as far as it is not the client's own text. */
 static void write_request(const struct reply *r, struct json *j)
 {
@@ -180,8 +172,8 @@ static void write_request(const struct reply *r, struct json *j)
         json_put_null(j);
     json_key_bool(j, "parallel_tool_calls", parallel->kind != CARAT_BOOL || parallel->as.boolean);
     json_key_bool(j, "store", false);
-    json_key_double(j, "temperature", as_written(q->sampling.temperature));
-    json_key_double(j, "top_p", as_written(q->sampling.top_p));
+    json_key_float(j, "temperature", q->sampling.temperature);
+    json_key_float(j, "top_p", q->sampling.top_p);
     json_key_text(j, "tool_choice", is_word ? choice->as.string.data : "auto",
                   is_word ? choice->as.string.length : 4);
     json_key_array(j, "tools");

@@ -66,6 +66,9 @@ static inline void json_key_double(struct json *j, const char *key, double value
     json_double(j, value);
 }
 
+/* A float as it was written: 0.7, and not the double next to 0.7f. */
+void json_key_float(struct json *j, const char *key, float value);
+
 static inline void json_key_bool(struct json *j, const char *key, bool value)
 {
     json_key(j, key);

@@ -14,11 +14,13 @@
 #include "carat_inspect.h"
 #include "cli/command.h"
 #include "cli/file_writer.h"
-#include "cli/files.h"
 #include "cli/inputs.h"
 #include "cli/logprob_file.h"
 #include "cli/session.h"
 #include "cli/terminal.h"
+#include "cli/text_chunks.h"
+
+enum { CHUNKS_MAX = 1 << 20 };
 
 struct scoring {
     struct session session;
@@ -35,15 +37,6 @@ struct scoring {
     float *divergences; /* of every position */
     struct carat_error *err;
 };
-
-static double log_sum_exp(const float *x, int32_t n)
-{
-    float most = x[0];
-    for (int32_t i = 1; i < n; i++) most = x[i] > most ? x[i] : most;
-    double sum = 0;
-    for (int32_t i = 0; i < n; i++) sum += exp((double)x[i] - (double)most);
-    return log(sum) + (double)most;
-}
 
 static int32_t likeliest_id(const float *x, int32_t n)
 {
@@ -111,44 +104,24 @@ static uint64_t hash_vocabulary(const carat_model *model)
     return hash;
 }
 
-static int copy_tokens(struct scoring *s, const int32_t *ids, struct carat_error *err)
+static int copy_base_tokens(struct scoring *s, struct carat_error *err)
 {
     size_t n = (size_t)s->shape.n_chunk * s->shape.n_ctx;
-    s->tokens = mem_alloc(n, sizeof *ids);
-    if (!s->tokens) return err_no_memory(err, "tokens", n * sizeof *ids);
-    memcpy(s->tokens, ids, n * sizeof *ids);
+    s->tokens = mem_alloc(n, sizeof *s->tokens);
+    if (!s->tokens) return err_no_memory(err, "tokens", n * sizeof *s->tokens);
+    memcpy(s->tokens, s->base.tokens, n * sizeof *s->tokens);
     return CARAT_OK;
 }
 
 static int read_text(struct scoring *s, const struct options *o, struct carat_error *err)
 {
-    struct buf text = {0};
-    int32_t *ids = NULL;
-    size_t n = 0;
-    int status = file_read(opt_text(o, OPT_TEXT_FILE), &text, err);
-    if (status == CARAT_OK)
-        status = carat_tokenize(s->session.model, buf_text(&text), text.length,
-                                CARAT_SPECIAL_USER_DEFINED, true, &ids, &n, err);
-    buf_deinit(&text);
-    if (status != CARAT_OK) return status;
-    uint32_t n_ctx = (uint32_t)opt_int(o, OPT_PPL_CTX);
-    size_t n_chunk = n / n_ctx;
-    if (opt_int(o, OPT_CHUNKS) >= 0 && n_chunk > (size_t)opt_int(o, OPT_CHUNKS))
-        n_chunk = (size_t)opt_int(o, OPT_CHUNKS);
-    if (n_chunk > 1u << 20) n_chunk = 1u << 20;
-    if (n_chunk == 0) {
-        status = err_set(err, CARAT_EUSAGE, "%s: %zu tokens, at least one chunk of %u expected",
-                         opt_text(o, OPT_TEXT_FILE), n, n_ctx);
-        err_hint(err, "use a longer text, or a smaller chunk with -c");
-    } else {
-        s->shape.n_ctx = n_ctx;
-        s->shape.first = n_ctx / 2;
-        s->shape.n_chunk = (uint32_t)n_chunk;
-        status = copy_tokens(s, ids, err);
-        for (size_t c = 1; c < n_chunk && status == CARAT_OK; c++) s->tokens[c * n_ctx] = ids[0];
-    }
-    carat_free(ids);
-    return status;
+    struct text_chunks text;
+    TRY(text_chunks_read(&text, o, s->session.model, err));
+    s->tokens = text.ids;
+    s->shape.n_ctx = text.n_ctx;
+    s->shape.first = text.n_ctx / 2;
+    s->shape.n_chunk = text.n_chunks > CHUNKS_MAX ? CHUNKS_MAX : (uint32_t)text.n_chunks;
+    return CARAT_OK;
 }
 
 /* --kl: text, chunks and positions come from the base. A text given as well must be the same. */
@@ -178,7 +151,7 @@ static int read_base(struct scoring *s, const struct options *o, struct carat_er
     s->shape.n_ctx = h->n_ctx;
     s->shape.first = h->first;
     s->shape.n_chunk = h->n_chunk;
-    return copy_tokens(s, s->base.tokens, err);
+    return copy_base_tokens(s, err);
 }
 
 /* ---- Scoring ---------------------------------------------------------------------------- */
@@ -345,7 +318,7 @@ int command_perplexity(const struct options *o)
     status = file_writer_close(&s.writer, status, &err);
     if (status == CARAT_OK) print_report(&s, is_json, is_beside);
     if (s.has_base) logprob_file_close(&s.base);
-    mem_free(s.tokens);
+    carat_free(s.tokens);
     mem_free(s.row);
     mem_free(s.base_row);
     mem_free(s.scratch);

@@ -1,6 +1,5 @@
 /* carat show: what is in a file, whether it runs here, and how much memory it takes. */
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 #include "base/json_writer.h"
@@ -173,27 +172,21 @@ static int print_listing(const struct options *o, const char *json, bool *is_run
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-/* 0.7f as 0.7, and not as the double next to it. */
-static void add_real(struct json *j, const char *key, float value)
-{
-    json_key_double(j, key, round((double)value * 1e6) / 1e6);
-}
-
 /* By the names of members of requests. */
 static void add_sampling(struct json *j, const struct carat_sampling *p)
 {
     json_key_object(j, "sampling");
-    add_real(j, "temperature", p->temperature);
+    json_key_float(j, "temperature", p->temperature);
     json_key_int(j, "top_k", p->top_k);
-    add_real(j, "top_p", p->top_p);
-    add_real(j, "min_p", p->min_p);
-    add_real(j, "xtc_probability", p->xtc_probability);
-    add_real(j, "xtc_threshold", p->xtc_threshold);
-    add_real(j, "repeat_penalty", p->repeat_penalty);
+    json_key_float(j, "top_p", p->top_p);
+    json_key_float(j, "min_p", p->min_p);
+    json_key_float(j, "xtc_probability", p->xtc_probability);
+    json_key_float(j, "xtc_threshold", p->xtc_threshold);
+    json_key_float(j, "repeat_penalty", p->repeat_penalty);
     json_key_int(j, "repeat_last_n", p->repeat_last_n);
     json_key_int(j, "mirostat", p->mirostat);
-    add_real(j, "mirostat_tau", p->mirostat_tau);
-    add_real(j, "mirostat_eta", p->mirostat_eta);
+    json_key_float(j, "mirostat_tau", p->mirostat_tau);
+    json_key_float(j, "mirostat_eta", p->mirostat_eta);
     json_key_array(j, "samplers");
     for (const char *c = p->samplers; sampler_name(*c); c++) json_put_string(j, sampler_name(*c));
     json_end_array(j);

@@ -237,12 +237,18 @@ static int sum_up(const struct work *w, struct carat_quantized *q, struct carat_
                    path, name, format_traits(w->to)->name);
 }
 
-/* Importance of all experts' columns. Floats have no use for it. */
+/* Of the tensor that is being made; NULL: none, and for floats, which have no use for it. */
+static const struct imatrix_entry *entry_of(const struct work *w)
+{
+    return format_is_float(w->to) ? NULL : importance_of(&w->matrix, w->t->name);
+}
+
+/* Importance of all experts' columns. */
 static void take_importance(struct work *w)
 {
-    const struct imatrix_entry *e = importance_of(&w->matrix, w->t->name);
+    const struct imatrix_entry *e = entry_of(w);
     int64_t cols = w->t->dims[0];
-    w->n_importance = e && !format_is_float(w->to) ? e->n_values / cols : 0;
+    w->n_importance = e ? e->n_values / cols : 0;
     for (int64_t i = 0; i < w->n_importance; i++)
         imatrix_read(e, i, w->n_importance, w->importance + i * cols);
 }
@@ -278,8 +284,7 @@ static int put_tensor(struct work *w, const struct gguf_rewrite *r, size_t i,
                                 .n_values = 1,
                                 .from_bytes = t->bytes,
                                 .to_bytes = gguf_rewrite_bytes(w->g, r, i),
-                                .is_weighted = is_new && !format_is_float(w->to) &&
-                                               importance_of(&w->matrix, t->name)};
+                                .is_weighted = is_new && entry_of(w)};
     for (int d = 0; d < GGUF_DIMS_MAX; d++) q.n_values *= (uint64_t)t->dims[d];
     if (w->o->write) {
         TRY(is_new ? encode_tensor(w, &q, err) : put(w, t->data, t->bytes, err));

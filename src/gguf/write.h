@@ -13,7 +13,7 @@ struct gguf_rewrite {
     uint64_t n_keys;
 };
 
-/* Append a key as it is in a file. Failure is kept in `out`. */
+/* Each appends a key and its value, in a file's form. out->failed says if there was no memory. */
 void gguf_add_key_u32(struct buf *out, const char *key, uint32_t value);
 void gguf_add_key_string(struct buf *out, const char *key, const char *text, size_t length);
 void gguf_add_key_text_list(struct buf *out, const char *key, const char *text); /* of one text */

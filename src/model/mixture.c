@@ -158,14 +158,7 @@ enum format mixture_format(const struct mixture *m, const struct gemma_config *c
 
 bool mixture_needs_importance(enum format format)
 {
-    switch (format) {
-    case FORMAT_IQ2_XXS:
-    case FORMAT_IQ2_XS:
-    case FORMAT_IQ2_S:
-    case FORMAT_IQ1_S:
-    case FORMAT_IQ1_M: return true;
-    default: return false;
-    }
+    return format_has_grid(format) && format != FORMAT_IQ3_S && format != FORMAT_IQ3_XXS;
 }
 
 enum format mixture_fit(enum format format, int64_t cols)

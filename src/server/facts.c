@@ -1,6 +1,5 @@
 #include "server/facts.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -8,12 +7,6 @@
 #include "base/hash.h"
 #include "base/json_writer.h"
 #include "base/samplers.h"
-
-/* 0.7f as 0.7, and not as the double next to it. */
-static void put_share(struct json *j, const char *key, float value)
-{
-    json_key_double(j, key, round((double)value * 1e6) / 1e6);
-}
 
 static void put_list(struct json *j, const char *key, const char *const *texts)
 {
@@ -86,30 +79,30 @@ void facts_models(const struct facts *f, struct buf *out)
 
 static void put_sampling(struct json *j, const struct carat_sampling *p)
 {
-    put_share(j, "temperature", p->temperature);
+    json_key_float(j, "temperature", p->temperature);
     json_key_int(j, "top_k", p->top_k);
-    put_share(j, "top_p", p->top_p); /* 0: the likeliest token only, as answers use it */
-    put_share(j, "min_p", p->min_p);
-    put_share(j, "repeat_penalty", p->repeat_penalty > 0 ? p->repeat_penalty : 1);
-    put_share(j, "presence_penalty", p->presence_penalty);
-    put_share(j, "frequency_penalty", p->frequency_penalty);
+    json_key_float(j, "top_p", p->top_p); /* 0: the likeliest token only, as answers use it */
+    json_key_float(j, "min_p", p->min_p);
+    json_key_float(j, "repeat_penalty", p->repeat_penalty > 0 ? p->repeat_penalty : 1);
+    json_key_float(j, "presence_penalty", p->presence_penalty);
+    json_key_float(j, "frequency_penalty", p->frequency_penalty);
     json_key_int(j, "repeat_last_n", p->repeat_last_n);
-    put_share(j, "typical_p", p->typical_p);
-    put_share(j, "top_n_sigma", p->top_n_sigma);
-    put_share(j, "xtc_probability", p->xtc_probability);
-    put_share(j, "xtc_threshold", p->xtc_threshold);
-    put_share(j, "dynatemp_range", p->dynatemp_range);
-    put_share(j, "dynatemp_exponent", p->dynatemp_exponent);
-    put_share(j, "dry_multiplier", p->dry_multiplier);
-    put_share(j, "dry_base", p->dry_base);
+    json_key_float(j, "typical_p", p->typical_p);
+    json_key_float(j, "top_n_sigma", p->top_n_sigma);
+    json_key_float(j, "xtc_probability", p->xtc_probability);
+    json_key_float(j, "xtc_threshold", p->xtc_threshold);
+    json_key_float(j, "dynatemp_range", p->dynatemp_range);
+    json_key_float(j, "dynatemp_exponent", p->dynatemp_exponent);
+    json_key_float(j, "dry_multiplier", p->dry_multiplier);
+    json_key_float(j, "dry_base", p->dry_base);
     json_key_int(j, "dry_allowed_length", p->dry_allowed_length);
     json_key_int(j, "dry_penalty_last_n", p->dry_penalty_last_n);
     json_key_array(j, "dry_sequence_breakers");
     for (size_t i = 0; i < p->n_dry_breakers; i++) json_put_string(j, p->dry_breakers[i]);
     json_end_array(j);
     json_key_int(j, "mirostat", p->mirostat);
-    put_share(j, "mirostat_tau", p->mirostat_tau);
-    put_share(j, "mirostat_eta", p->mirostat_eta);
+    json_key_float(j, "mirostat_tau", p->mirostat_tau);
+    json_key_float(j, "mirostat_eta", p->mirostat_eta);
     json_key_array(j, "samplers");
     for (const char *c = p->samplers; sampler_name(*c); c++) json_put_string(j, sampler_name(*c));
     json_end_array(j);

@@ -419,19 +419,28 @@ static void test_grids(void **state)
 
 enum { N = 16384 };
 
-static double relative_error(enum format format, const float *x)
+/* Encodes x with `given`. Returns the error, with squares times `importance`. Both may be NULL: all
+ * values count alike. */
+static double weighted_error(enum format format, const float *x, const float *given,
+                             const float *importance)
 {
     static uint8_t bytes[N * 4];
     static float y[N];
     const struct format_traits *t = format_traits(format);
-    t->encode(x, NULL, bytes, N);
+    t->encode(x, given, bytes, N);
     t->decode(bytes, y, N);
     double error = 0.0, sum = 0.0;
     for (int i = 0; i < N; i++) {
-        error += ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
-        sum += (double)x[i] * x[i];
+        double weight = importance ? (double)importance[i] : 1.0;
+        error += weight * ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
+        sum += weight * (double)x[i] * x[i];
     }
     return sqrt(error / sum);
+}
+
+static double relative_error(enum format format, const float *x)
+{
+    return weighted_error(format, x, NULL, NULL);
 }
 
 static void test_budget(void **state)
@@ -450,23 +459,6 @@ static void test_budget(void **state)
                          (int)seed);
         }
     }
-}
-
-/* Encodes x with `given`, which may be NULL. Returns the error, with squares times `importance`. */
-static double weighted_error(enum format format, const float *x, const float *given,
-                             const float *importance)
-{
-    static uint8_t bytes[N * 4];
-    static float y[N];
-    const struct format_traits *t = format_traits(format);
-    t->encode(x, given, bytes, N);
-    t->decode(bytes, y, N);
-    double error = 0.0, sum = 0.0;
-    for (int i = 0; i < N; i++) {
-        error += importance[i] * ((double)x[i] - y[i]) * ((double)x[i] - y[i]);
-        sum += importance[i] * (double)x[i] * x[i];
-    }
-    return sqrt(error / sum);
 }
 
 /* Importance that differs by factors of up to some hundreds in a block, about 1 on average. */

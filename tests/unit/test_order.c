@@ -14,24 +14,9 @@
 #include "base/samplers.h"
 #include "engine/order.h"
 #include "engine/sample.h"
+#include "support/samplers.h"
 
 enum { N = 40, DRAWS = 3000, SMALL = 4 };
-
-static struct sampler *open_sampler(struct carat_sampling sampling, int32_t n_vocab)
-{
-    struct sampler *s;
-    struct carat_error err;
-    struct sampler_options options = {
-        .n_vocab = n_vocab, .sampling = sampling, .is_bound = true, .n_tokens = 1000};
-    if (sample_open(&s, &options, &err)) fail_msg("%s", err.message);
-    return s;
-}
-
-static void fill(float *logits, int32_t n, uint64_t seed)
-{
-    struct rng r = {seed};
-    for (int32_t i = 0; i < n; i++) logits[i] = 3.0f * rng_normal(&r);
-}
 
 /* A random order of some samplers. */
 static void draw_order(char *out, struct rng *r)
@@ -109,7 +94,7 @@ static void orders_do_what_they_do_by_hand(void **state)
         {{.temperature = 1, .top_k = 1, .mirostat = 2, .mirostat_tau = 9}, {1, 1, 1, 1}},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct sampler *s = open_sampler(cases[k].p, SMALL);
+        struct sampler *s = open_bound_sampler(cases[k].p, SMALL);
         bool was_picked[SMALL] = {0};
         for (int i = 0; i < 400; i++) was_picked[sample_pick(s, logits)] = true;
         for (int i = 0; i < SMALL; i++)
@@ -143,7 +128,7 @@ static void penalties_come_where_they_are_named(void **state)
     };
     const int32_t come[] = {1, 1, 0, 1, 1}; /* so that DRY lowers id 0 */
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct sampler *s = open_sampler(cases[k].p, SMALL);
+        struct sampler *s = open_bound_sampler(cases[k].p, SMALL);
         for (size_t i = 0; i < sizeof come / sizeof *come; i++) sample_accept(s, come[i]);
         for (int i = 0; i < 5; i++)
             if (sample_pick(s, logits) != cases[k].expected) fail_msg("case %zu", k);
@@ -289,11 +274,11 @@ static void distributions_are_those_of_the_definition(void **state)
         if (k % 3 == 0) p.dynatemp_range = 0.9f;
         p.seed = (uint64_t)k;
         draw_order(p.samplers, &r);
-        fill(logits, N, 500 + (uint64_t)k);
+        fill_logits(logits, N, 500 + (uint64_t)k);
         for (int i = 3; i < N; i += 7) logits[i] = -INFINITY;
         logits[1] = fabsf(logits[1]) + 2; /* so that penalties matter */
         define(logits, &p, expected);
-        struct sampler *s = open_sampler(p, N);
+        struct sampler *s = open_bound_sampler(p, N);
         for (int i = 0; i < 3; i++) sample_accept(s, 1);
         for (int i = 0; i < DRAWS; i++) counts[sample_pick(s, logits)]++;
         for (int i = 0; i < N; i++) {
@@ -310,12 +295,12 @@ static void distributions_are_those_of_the_definition(void **state)
 
 static void picks_are_the_same(struct carat_sampling a, struct carat_sampling b)
 {
-    struct sampler *s[] = {open_sampler(a, N), open_sampler(b, N)};
+    struct sampler *s[] = {open_bound_sampler(a, N), open_bound_sampler(b, N)};
     float logits[N];
     assert_int_equal(sample_draws_first(s[0]), sample_draws_first(s[1]));
     assert_int_equal(sample_takes_best(s[0], 30), sample_takes_best(s[1], 30));
     for (uint64_t i = 0; i < 200; i++) {
-        fill(logits, N, i);
+        fill_logits(logits, N, i);
         int32_t id = sample_pick(s[0], logits);
         if (sample_pick(s[1], logits) != id) fail_msg("%s and %s", a.samplers, b.samplers);
         for (int k = 0; k < 2; k++) sample_accept(s[k], id % 5);
@@ -397,13 +382,13 @@ static void a_seed_gives_one_answer_wherever_logits_come_from(void **state)
         p.xtc_probability = 0.5f;
         p.seed = (uint64_t)round;
         memcpy(p.samplers, order, sizeof order);
-        for (int k = 0; k < 4; k++) s[k] = open_sampler(p, N);
+        for (int k = 0; k < 4; k++) s[k] = open_bound_sampler(p, N);
         int n_ways = order[0] == 'k' ? 4 : 2;
         n_pairs += sample_takes_best(s[3], 30);
         for (uint64_t i = 0; i < 40; i++) {
             float row[N];
             int32_t ids[N], n = 0;
-            fill(row, N, i);
+            fill_logits(row, N, i);
             for (int32_t j = 0; j < N; j++)
                 if (j == 3 || (j * 7 + (int)i) % 5) ids[n++] = j;
             int32_t id = pick_from(0, s[0], row, ids, n);
@@ -471,7 +456,7 @@ static void extremes_still_pick_a_possible_id(void **state)
         int kind = (int)rng_below(&r, 7);
         float logits[N];
         if (rng_below(&r, 4)) draw_order(p.samplers, &r);
-        struct sampler *s = open_sampler(p, N);
+        struct sampler *s = open_bound_sampler(p, N);
         for (int step = 0; step < 6; step++) {
             int32_t ids[N];
             for (int i = 0; i < N; i++) ids[i] = i;

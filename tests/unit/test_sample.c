@@ -15,6 +15,7 @@
 #include "engine/logprob.h"
 #include "engine/sample.h"
 #include "support/cost.h"
+#include "support/samplers.h"
 
 enum { N = 40, DRAWS = 40000, LARGE = 262144 };
 
@@ -34,12 +35,6 @@ static struct sampler *open_sampler(struct carat_sampling sampling, int32_t n_vo
     struct sampler_options options = {.n_vocab = n_vocab, .sampling = sampling};
     assert_int_equal(sample_open(&s, &options, &err), CARAT_OK);
     return s;
-}
-
-static void fill(float *logits, int32_t n, uint64_t seed)
-{
-    struct rng r = {seed};
-    for (int32_t i = 0; i < n; i++) logits[i] = 3.0f * rng_normal(&r);
 }
 
 /* ---- The definition, written as directly as possible ---- */
@@ -86,7 +81,7 @@ static void check_distribution(struct carat_sampling sampling)
     float logits[N];
     double expected[N];
     int counts[N] = {0};
-    fill(logits, N, 5);
+    fill_logits(logits, N, 5);
     exact(logits, &sampling, expected);
     struct sampler *s = open_sampler(sampling, N);
     for (int i = 0; i < DRAWS; i++) {
@@ -158,7 +153,7 @@ static void test_repeatable(void **state)
 {
     (void)state;
     float logits[N];
-    fill(logits, N, 6);
+    fill_logits(logits, N, 6);
     struct sampler *a = open_sampler(plain(), N), *b = open_sampler(plain(), N);
     int differs = 0;
     struct carat_sampling other = plain();
@@ -179,7 +174,7 @@ static void test_logprob(void **state)
 {
     (void)state;
     float logits[N];
-    fill(logits, N, 8);
+    fill_logits(logits, N, 8);
     double sum = 0;
     for (int i = 0; i < N; i++) sum += exp((double)logits[i]);
     struct carat_sampling sampling = plain();
@@ -295,7 +290,7 @@ static void test_not_finite(void **state)
         sampling.top_k = k == 0 ? 0 : k == 1 ? 5 : 1;
         struct sampler *s = open_sampler(sampling, 200);
         for (int at = 0; at < 200; at += 33) {
-            fill(logits, 200, 1);
+            fill_logits(logits, 200, 1);
             logits[at] = NAN;
             assert_int_equal(sample_pick(s, logits), -1);
             logits[at] = INFINITY;
@@ -321,7 +316,7 @@ static void test_top_k(void **state)
     struct sampler *s = open_sampler(sampling, LARGE);
     struct rng r = {17};
     for (int round = 0; round < 20; round++) {
-        fill(logits, LARGE, (uint64_t)round);
+        fill_logits(logits, LARGE, (uint64_t)round);
         int32_t best[8];
         for (int i = 0; i < 8; i++) {
             best[i] = (int32_t)rng_below(&r, LARGE);
@@ -419,7 +414,7 @@ static void test_speed(void **state)
     (void)state;
     float *logits = mem_alloc(LARGE, sizeof *logits);
     struct carat_logprob top[CARAT_TOP_LOGPROBS_MAX];
-    fill(logits, LARGE, 23);
+    fill_logits(logits, LARGE, 23);
     static const struct {
         const char *name;
         float temperature, top_p;
@@ -501,7 +496,7 @@ static void test_best_pairs_pick_what_the_row_picks(void **state)
         assert_int_equal(sample_open(&b, &o, &err), CARAT_OK);
         assert_true(sample_takes_best(a, PAIRS));
         for (int round = 0; round < ROUNDS; round++) {
-            fill(row, VOCAB, 100 + (uint64_t)round);
+            fill_logits(row, VOCAB, 100 + (uint64_t)round);
             for (int i = 0; i < VOCAB; i++) row[i] = roundf(row[i] * 8) / 8;
             row[suppressed[round % 4]] = 20;
             take_pairs(row, VOCAB, pairs, PAIRS);
@@ -532,7 +527,7 @@ static void test_best_pairs_are_enough_with_penalties(void **state)
         int n_undecided = 0;
         assert_true(sample_takes_best(a, PAIRS));
         for (int round = 0; round < ROUNDS; round++) {
-            fill(row, VOCAB, 100 + (uint64_t)(round % 3));
+            fill_logits(row, VOCAB, 100 + (uint64_t)(round % 3));
             for (int i = 0; i < VOCAB; i++) row[i] = roundf(row[i] * 16) / 16 - (round % 2 ? 9 : 0);
             take_pairs(row, VOCAB, pairs, PAIRS);
             int32_t id = sample_pick_best(a, pairs, PAIRS), expected = sample_pick(b, row);

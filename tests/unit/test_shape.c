@@ -16,24 +16,9 @@
 #include "base/rng.h"
 #include "engine/sample.h"
 #include "support/cost.h"
+#include "support/samplers.h"
 
 enum { N = 40, DRAWS = 40000, LARGE = 262144 };
-
-static struct sampler *open_sampler(struct carat_sampling sampling, int32_t n_vocab)
-{
-    struct sampler *s;
-    struct carat_error err;
-    struct sampler_options options = {
-        .n_vocab = n_vocab, .sampling = sampling, .is_bound = true, .n_tokens = 1000};
-    if (sample_open(&s, &options, &err)) fail_msg("%s", err.message);
-    return s;
-}
-
-static void fill(float *logits, int32_t n, uint64_t seed)
-{
-    struct rng r = {seed};
-    for (int32_t i = 0; i < n; i++) logits[i] = 3.0f * rng_normal(&r);
-}
 
 /* ---- The definition --------------------------------------------------------------------- */
 
@@ -138,7 +123,7 @@ static void check_distribution(struct carat_sampling sampling, const float *logi
     define(logits, &sampling, false, usual);
     define(logits, &sampling, true, excluding);
     sampling.seed = 99;
-    struct sampler *s = open_sampler(sampling, N);
+    struct sampler *s = open_bound_sampler(sampling, N);
     for (int i = 0; i < DRAWS; i++) {
         int32_t id = sample_pick(s, logits);
         assert_in_range(id, 0, N - 1);
@@ -188,7 +173,7 @@ static void distributions_are_those_of_the_definition(void **state)
     float logits[N];
     print_message("seed 99, %d draws, 5 standard deviations\n", DRAWS);
     for (size_t w = 0; w < WAYS; w++) {
-        fill(logits, N, 5 + w);
+        fill_logits(logits, N, 5 + w);
         for (int i = 0; i < N; i += 7) logits[i] = -INFINITY;
         check_distribution(ways[w], logits);
     }
@@ -215,7 +200,7 @@ static void small_cases_are_those_by_hand(void **state)
         {{.temperature = 1, .top_n_sigma = 1.3f}, {1, 1, 0, 0}},
     };
     for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
-        struct sampler *s = open_sampler(cases[k].sampling, 4);
+        struct sampler *s = open_bound_sampler(cases[k].sampling, 4);
         bool was_picked[4] = {0};
         for (int i = 0; i < 400; i++) was_picked[sample_pick(s, logits)] = true;
         assert_memory_equal(was_picked, cases[k].is_possible, sizeof was_picked);
@@ -233,10 +218,10 @@ static void xtc_comes_into_play_in_its_share_of_seeds(void **state)
         int n_first = 0;
         double p = tenths / 10.0;
         for (uint64_t seed = 0; seed < SEEDS; seed++) {
-            struct sampler *s = open_sampler((struct carat_sampling){.temperature = 1,
-                                                                     .xtc_probability = (float)p,
-                                                                     .seed = seed},
-                                             4);
+            struct sampler *s = open_bound_sampler(
+                (struct carat_sampling){
+                    .temperature = 1, .xtc_probability = (float)p, .seed = seed},
+                4);
             n_first += sample_pick(s, logits) == 0; /* dropped if XTC is in play */
             sample_close(s);
         }
@@ -266,11 +251,11 @@ static void neutral_values_change_nothing(void **state)
             p.dry_allowed_length = 1;
             p.dry_penalty_last_n = -1;
             p.mirostat_tau = 3;
-            struct sampler *a = open_sampler(plain[k], N), *b = open_sampler(p, N);
+            struct sampler *a = open_bound_sampler(plain[k], N), *b = open_bound_sampler(p, N);
             assert_int_equal(sample_draws_first(a), sample_draws_first(b));
             assert_int_equal(sample_takes_best(a, 30), sample_takes_best(b, 30));
             for (uint64_t i = 0; i < 300; i++) {
-                fill(logits, N, i);
+                fill_logits(logits, N, i);
                 int32_t id = sample_pick(a, logits);
                 assert_int_equal(sample_pick(b, logits), id);
                 sample_accept(a, id);
@@ -286,15 +271,15 @@ static void without_temperature_the_likeliest_token_is_taken(void **state)
 {
     (void)state;
     float logits[N];
-    struct sampler *s = open_sampler((struct carat_sampling){.typical_p = 0.1f,
-                                                             .top_n_sigma = 1,
-                                                             .xtc_probability = 1,
-                                                             .xtc_threshold = 0.01f,
-                                                             .mirostat = 2},
-                                     N);
+    struct sampler *s = open_bound_sampler((struct carat_sampling){.typical_p = 0.1f,
+                                                                   .top_n_sigma = 1,
+                                                                   .xtc_probability = 1,
+                                                                   .xtc_threshold = 0.01f,
+                                                                   .mirostat = 2},
+                                           N);
     for (uint64_t seed = 0; seed < 100; seed++) {
         int32_t best = 0;
-        fill(logits, N, seed);
+        fill_logits(logits, N, seed);
         for (int32_t i = 1; i < N; i++)
             if (logits[i] > logits[best]) best = i;
         assert_int_equal(sample_pick(s, logits), best);
@@ -308,9 +293,9 @@ static void a_temperature_of_0_stays_0_with_mirostat(void **state)
     (void)state;
     const float logits[4] = {1, 1.5f, 1, 1};
     struct carat_sampling p = {.dynatemp_range = 5, .mirostat = 2, .mirostat_tau = 10};
-    struct sampler *greedy = open_sampler(p, 4);
+    struct sampler *greedy = open_bound_sampler(p, 4);
     p.mirostat = 0;
-    struct sampler *dynamic = open_sampler(p, 4);
+    struct sampler *dynamic = open_bound_sampler(p, 4);
     int n_others = 0;
     for (int i = 0; i < 100; i++) {
         assert_int_equal(sample_pick(greedy, logits), 1);
@@ -349,11 +334,11 @@ static void zeros_have_the_defaults_of_the_header(void **state)
                 p.dynatemp_exponent = given.dynatemp_exponent;
                 p.xtc_threshold = given.xtc_threshold;
             }
-            s[i] = open_sampler(p, N);
+            s[i] = open_bound_sampler(p, N);
         }
         for (uint64_t round = 0; round < 2000; round++) {
             int32_t next = (int32_t)rng_below(&r, 3); /* short repetitions */
-            fill(logits, N, round);
+            fill_logits(logits, N, round);
             int32_t id = sample_pick(s[0], logits);
             assert_int_equal(sample_pick(s[1], logits), id);
             n_others += sample_pick(s[2], logits) != id;
@@ -407,12 +392,12 @@ static void mirostat_picks_what_its_definition_picks(void **state)
     };
     float logits[N];
     for (size_t k = 0; k < sizeof some / sizeof *some; k++) {
-        struct sampler *s = open_sampler(some[k], N);
+        struct sampler *s = open_bound_sampler(some[k], N);
         struct rng r = {some[k].seed};
         double bits = 2 * (double)some[k].mirostat_tau;
         assert_false(sample_takes_best(s, N));
         for (uint64_t i = 0; i < 500; i++) {
-            fill(logits, N, i);
+            fill_logits(logits, N, i);
             assert_int_equal(sample_pick(s, logits), define_mirostat(logits, &some[k], &r, &bits));
         }
         sample_close(s);
@@ -466,10 +451,10 @@ static void a_seed_gives_one_answer_wherever_logits_come_from(void **state)
         p.dry_multiplier = w % 2 ? 1.0f : 0.0f;
         p.dry_allowed_length = 1;
         if (w % 3 == 0) p.presence_penalty = 0.5f;
-        for (int k = 0; k < 4; k++) s[k] = open_sampler(p, N);
+        for (int k = 0; k < 4; k++) s[k] = open_bound_sampler(p, N);
         for (uint64_t i = 0; i < 100; i++) {
             int32_t ids[N], n = 0, id = 0;
-            fill(row, N, i);
+            fill_logits(row, N, i);
             for (int32_t j = 0; j < N; j++)
                 if (j == 3 || (j * 7 + (int)i) % 5) ids[n++] = j;
             /* Where all of the vocabulary is in play, rows differ from lists: a mask decides. */
@@ -505,12 +490,13 @@ static void best_pairs_are_enough_with_dry(void **state)
     for (size_t w = 0; w < sizeof some / sizeof *some; w++) {
         struct carat_sampling without = some[w];
         without.dry_multiplier = 0;
-        struct sampler *a = open_sampler(some[w], VOCAB), *b = open_sampler(some[w], VOCAB);
-        struct sampler *c = open_sampler(without, VOCAB);
+        struct sampler *a = open_bound_sampler(some[w], VOCAB),
+                       *b = open_bound_sampler(some[w], VOCAB);
+        struct sampler *c = open_bound_sampler(without, VOCAB);
         int n_undecided = 0, n_other = 0;
         assert_true(sample_takes_best(a, PAIRS));
         for (int round = 0; round < ROUNDS; round++) {
-            fill(row, VOCAB, 100 + (uint64_t)(round % 3)); /* a loop of three */
+            fill_logits(row, VOCAB, 100 + (uint64_t)(round % 3)); /* a loop of three */
             for (int i = 0; i < VOCAB; i++)
                 pairs[i] = (struct logit_pair){.logit = row[i], .id = i};
             qsort(pairs, VOCAB, sizeof *pairs, compare_pairs);
@@ -538,7 +524,7 @@ static void only_a_lowered_token_can_still_be_picked(void **state)
     (void)state;
     const float logits[4] = {1, 2, 3, 4};
     const int32_t only = 2;
-    struct sampler *s = open_sampler(
+    struct sampler *s = open_bound_sampler(
         (struct carat_sampling){
             .temperature = 1, .dry_multiplier = 100, .dry_base = 100, .dry_allowed_length = 1},
         4);
@@ -600,9 +586,9 @@ static void speed(void **state)
         {"Mirostat", {.temperature = 1, .mirostat = 2}},
     };
     float *logits = mem_alloc(LARGE, sizeof *logits);
-    fill(logits, LARGE, 23);
+    fill_logits(logits, LARGE, 23);
     for (size_t i = 0; i < sizeof some / sizeof *some; i++) {
-        struct sampler *s = open_sampler(some[i].p, LARGE);
+        struct sampler *s = open_bound_sampler(some[i].p, LARGE);
         double best = 1e9;
         for (int round = 0; round < 10; round++) {
             double begin = cost_cpu_seconds();
