@@ -161,8 +161,3 @@ void json_put_null(struct json *j)
     begin_value(j);
     buf_add_text(j->out, "null");
 }
-
-void json_key_float(struct json *j, const char *key, float value)
-{
-    json_key_double(j, key, round((double)value * 1e6) / 1e6);
-}

@@ -8,6 +8,7 @@
 #ifndef BASE_JSON_WRITER_H
 #define BASE_JSON_WRITER_H
 
+#include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -67,7 +68,10 @@ static inline void json_key_double(struct json *j, const char *key, double value
 }
 
 /* A float as it was written: 0.7, and not the double next to 0.7f. */
-void json_key_float(struct json *j, const char *key, float value);
+static inline void json_key_float(struct json *j, const char *key, float value)
+{
+    json_key_double(j, key, round((double)value * 1e6) / 1e6);
+}
 
 static inline void json_key_bool(struct json *j, const char *key, bool value)
 {
