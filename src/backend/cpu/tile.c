@@ -6,37 +6,60 @@
 #include "quant/half.h"
 #include "quant/levels.h"
 
-/* Codes of two bits, or of three. */
-static void place_pairs(int bits, const uint32_t q[BLOCK_COLS / 4], uint8_t *codes)
+/* Of each code of a word, the `n` bits from bit `from` on, at bit `to`. */
+static uint32_t bits_of(uint32_t codes, int from, int n, int to)
 {
-    uint32_t words[3] = {0, 0, 0};
-    for (int g = 0; g < 8; g++) {
-        words[g / 4] |= (q[g] & PAIRS) << g % 4 * 2;
-        words[2] |= (q[g] >> 2 & BITS) << g;
+    return (codes >> from & BITS * ((1u << n) - 1)) << to;
+}
+
+static void place_pairs(const uint32_t q[BLOCK_COLS / 4], uint32_t words[2])
+{
+    for (int g = 0; g < 8; g++) words[g / 4] |= bits_of(q[g], 0, 2, g % 4 * 2);
+}
+
+static void place_threes(const uint32_t q[BLOCK_COLS / 4], uint32_t words[3])
+{
+    for (int g = 0; g < 6; g++) words[g / 2] |= bits_of(q[g], 0, 3, g % 2 * 3);
+    for (int g = 6; g < 8; g++) {
+        words[g - 6] |= bits_of(q[g], 0, 2, 6);
+        words[2] |= bits_of(q[g], 2, 1, g);
     }
-    for (int i = 0; i < bits; i++) memcpy(codes + i * 64, &words[i], 4);
+}
+
+static void place_nibbles(const uint32_t q[BLOCK_COLS / 4], uint32_t words[4])
+{
+    for (int g = 0; g < 8; g++) words[g % 4] |= bits_of(q[g], 0, 4, g / 4 * 4);
+}
+
+static void place_fives(const uint32_t q[BLOCK_COLS / 4], uint32_t words[5])
+{
+    for (int g = 0; g < 5; g++) words[g] = bits_of(q[g], 0, 5, 0);
+    for (int g = 5; g < 8; g++) words[(g - 5) * 2] |= bits_of(q[g], 0, 3, 5);
+    for (int g = 5; g < 7; g++) {
+        words[(g - 5) * 2 + 1] |= bits_of(q[g], 3, 2, 6);
+        words[(g - 5) * 2 + 1] |= bits_of(q[7], g - 2, 1, 5);
+    }
+}
+
+static void place_sixes(const uint32_t q[BLOCK_COLS / 4], uint32_t words[6])
+{
+    for (int g = 0; g < 6; g++)
+        words[g] = bits_of(q[g], 0, 6, 0) | bits_of(q[6 + g / 3], g % 3 * 2, 2, 6);
 }
 
 /* Stores the 32 codes of row r among those of a block. */
 static void place_codes(int bits, const uint32_t q[BLOCK_COLS / 4], int r, uint8_t *codes)
 {
-    uint32_t word, more[2] = {0, 0};
-    codes += r * 4;
-    if (bits == 8) {
-        for (int g = 0; g < 8; g++) memcpy(codes + g * 64, &q[g], 4);
-        return;
+    uint32_t words[8] = {0};
+    switch (bits) {
+    case 2: place_pairs(q, words); break;
+    case 3: place_threes(q, words); break;
+    case 4: place_nibbles(q, words); break;
+    case 5: place_fives(q, words); break;
+    case 6: place_sixes(q, words); break;
+    default: memcpy(words, q, sizeof words); break;
     }
-    if (bits < 4) {
-        place_pairs(bits, q, codes);
-        return;
-    }
-    for (int g = 0; g < 4; g++) {
-        word = (q[g] & NIBBLES) | (q[g + 4] & NIBBLES) << 4;
-        memcpy(codes + g * 64, &word, 4);
-    }
-    for (int g = 0; g < 8 && bits == 5; g++) more[0] |= (q[g] >> 4 & BITS) << g;
-    for (int g = 0; g < 8 && bits == 6; g++) more[g / 4] |= (q[g] >> 4 & PAIRS) << g % 4 * 2;
-    for (int i = 0; i < bits - 4; i++) memcpy(codes + 256 + i * 64, &more[i], 4);
+    for (int i = 0; i < bits; i++) memcpy(codes + i * 64 + r * 4, &words[i], 4);
 }
 
 static void place_block(enum code_kind kind, const struct block32 *block, int i, int r,

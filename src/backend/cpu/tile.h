@@ -5,12 +5,18 @@
  * halves of blocks have scales of their own, else 2). Units lie one after the other, so that
  * reading tiles is reading one stream of whole cache lines. The last unit may have blocks that are
  * not used. A unit has
- *   codes   block by block. Full bytes: 8 groups of 64 bytes, byte r * 4 + j of group g is row r,
- *           column 4 g + j. Nibbles: 4 groups of 64; the low half of byte r * 4 + j of group g
- *           is column 4 g + j, the high half column 4 g + 16 + j. A fifth bit: 64 bytes more,
- *           bit g is that of group g. Two more bits: 128 bytes more, bits 2 g and 2 g + 1 of the
- *           first 64 are those of group g, of the next 64 of group g + 4. Two bits alone: these
- *           128 bytes. Three: these, and 64 bytes of which bit g is that of group g.
+ *   codes   block by block. Group g, columns 4 g + j of row r, is byte r * 4 + j of 64. As many
+ *           times 64 bytes as a code has bits hold the eight groups; where groups share them:
+ *             2 bits  group g in piece g / 4, from bit g % 4 * 2 on
+ *             3 bits  groups 0 .. 5 in piece g / 2, from bit 0 or 3 on. Group 6 (7): two bits at
+ *                     the top of piece 0 (1), the third is bit 6 (7) of piece 2
+ *             4 bits  group g in piece g % 4, from bit 0 or 4 on
+ *             5 bits  groups 0 .. 4 in pieces of their own. Groups 5, 6, 7: three bits at the top
+ *                     of pieces 0, 2, 4. What is left of 5 (6) are the top two bits of piece 1
+ *                     (3), of 7 bits 5 of both
+ *             6 bits  groups 0 .. 5 in pieces of their own, whose top two bits are group 6 in
+ *                     pieces 0 .. 2, group 7 in pieces 3 .. 5
+ *           Codes that lie whole in their bytes take one instruction, others three a piece.
  *   scales  16 fp16 numbers per block (with halves: 16 for the unit; of M4 they are eightfold,
  *           since those numbers are in the file, and an eighth may have fewer bits)
  *   mins    for kinds with a minimum, as many

@@ -35,22 +35,61 @@ ALWAYS ivec four_bytes(const int8_t *p)
 
 /* ---- Quantised products ----------------------------------------------------------------- */
 
-/* The eight groups of a block of codes of two bits, or of three. */
-ALWAYS void unpack_pairs(const int bits, const uint8_t *p, bvec w[8])
+/* The eight groups of a block, of codes of 2 to 6 bits (tile.h). */
+ALWAYS void unpack_pairs(const uint8_t *p, bvec w[8])
 {
     for (int h = 0; h < 2; h++) {
         bvec pairs = b_load_once(p + h * 64);
         w[h * 4] = b_and(pairs, 3);
-        w[h * 4 + 1] = b_and(b_shr(pairs, 2), 3);
-        w[h * 4 + 2] = b_and(b_shr(pairs, 4), 3);
-        w[h * 4 + 3] = b_and(b_shr(pairs, 6), 3);
+        for (int i = 1; i < 4; i++) w[h * 4 + i] = b_and(b_shr(pairs, 2 * i), 3);
     }
-    if (bits == 2) return;
-    bvec third = b_load_once(p + 128);
-    w[0] = b_or(w[0], b_and(b_shl(third, 2), 4));
-    w[1] = b_or(w[1], b_and(b_shl(third, 1), 4));
-    w[2] = b_or(w[2], b_and(third, 4));
-    for (int g = 3; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(third, g - 2), 4));
+}
+
+ALWAYS void unpack_threes(const uint8_t *p, bvec w[8])
+{
+    bvec packed[3];
+    for (int i = 0; i < 3; i++) {
+        packed[i] = b_load_once(p + i * 64);
+        w[2 * i] = b_and(packed[i], 7);
+        w[2 * i + 1] = b_and(b_shr(packed[i], 3), 7);
+    }
+    w[6] = b_or(b_and(b_shr(packed[0], 6), 3), b_and(b_shr(packed[2], 4), 4));
+    w[7] = b_or(b_and(b_shr(packed[1], 6), 3), b_and(b_shr(packed[2], 5), 4));
+}
+
+ALWAYS void unpack_nibbles(const uint8_t *p, bvec w[8])
+{
+    for (int g = 0; g < 4; g++) {
+        bvec packed = b_load_once(p + g * 64);
+        w[g] = b_and(packed, 15);
+        w[g + 4] = b_and(b_shr(packed, 4), 15);
+    }
+}
+
+ALWAYS void unpack_fives(const uint8_t *p, bvec w[8])
+{
+    bvec packed[5];
+    for (int g = 0; g < 5; g++) {
+        packed[g] = b_load_once(p + g * 64);
+        w[g] = b_and(packed[g], 31);
+    }
+    w[5] = b_or(b_and(b_shr(packed[0], 5), 7), b_and(b_shr(packed[1], 3), 24));
+    w[6] = b_or(b_and(b_shr(packed[2], 5), 7), b_and(b_shr(packed[3], 3), 24));
+    w[7] = b_or(b_or(b_and(b_shr(packed[4], 5), 7), b_and(b_shr(packed[1], 2), 8)),
+                b_and(b_shr(packed[3], 1), 16));
+}
+
+ALWAYS void unpack_sixes(const uint8_t *p, bvec w[8])
+{
+    bvec packed[6];
+    for (int g = 0; g < 6; g++) {
+        packed[g] = b_load_once(p + g * 64);
+        w[g] = b_and(packed[g], 63);
+    }
+    for (int h = 0; h < 2; h++)
+        w[6 + h] =
+            b_or(b_or(b_and(b_shr(packed[3 * h], 6), 3), b_and(b_shr(packed[3 * h + 1], 4), 12)),
+                 b_and(b_shr(packed[3 * h + 2], 2), 48));
 }
 
 /* Bits of unpacked codes: those of N4 are levels plus 128, those of M4 levels plus 64. */
@@ -82,38 +121,19 @@ ALWAYS tvec table_of(enum code_kind kind, const struct tile_shape *s)
 /* The eight groups of a block as unsigned bytes (or as b_wide makes them). */
 ALWAYS void unpack(enum code_kind kind, const tvec table, const uint8_t *p, bvec w[8])
 {
-    const int bits = code_kind_facts(kind).bits;
-    if (bits == 8) {
+    switch (code_kind_facts(kind).bits) {
+    case 2: unpack_pairs(p, w); break;
+    case 3: unpack_threes(p, w); break;
+    case 4: unpack_nibbles(p, w); break;
+    case 5: unpack_fives(p, w); break;
+    case 6: unpack_sixes(p, w); break;
+    default:
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_load(p + g * 64));
-        return;
-    }
-    if (bits < 4) {
-        unpack_pairs(bits, p, w);
-        return;
-    }
-    for (int g = 0; g < 4; g++) {
-        bvec packed = b_load_once(p + g * 64);
-        w[g] = b_and(packed, 15);
-        w[g + 4] = b_and(b_shr(packed, 4), 15);
     }
     if (kind == CODE_N4)
         for (int g = 0; g < 8; g++) w[g] = b_wide(b_look_up(table, w[g]));
     if (kind == CODE_M4)
         for (int g = 0; g < 8; g++) w[g] = b_look_up(table, w[g]);
-    if (bits == 5) {
-        bvec high = b_load_once(p + 256);
-        for (int g = 0; g < 4; g++) w[g] = b_or(w[g], b_and(b_shl(high, 4 - g), 16));
-        w[4] = b_or(w[4], b_and(high, 16));
-        for (int g = 5; g < 8; g++) w[g] = b_or(w[g], b_and(b_shr(high, g - 4), 16));
-    }
-    if (bits == 6)
-        for (int h = 0; h < 2; h++) {
-            bvec high = b_load_once(p + 256 + h * 64);
-            w[h * 4] = b_or(w[h * 4], b_and(b_shl(high, 4), 48));
-            w[h * 4 + 1] = b_or(w[h * 4 + 1], b_and(b_shl(high, 2), 48));
-            w[h * 4 + 2] = b_or(w[h * 4 + 2], b_and(high, 48));
-            w[h * 4 + 3] = b_or(w[h * 4 + 3], b_and(b_shr(high, 2), 48));
-        }
 }
 
 ALWAYS ivec dot(enum code_kind kind, ivec sum, bvec w, ivec a)

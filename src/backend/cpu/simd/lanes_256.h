@@ -186,7 +186,6 @@ static inline bvec b_or(bvec x, bvec y)
 }
 /* Shifts of 16-bit units: bits that cross a byte are for the caller to mask out. */
 #define b_shr(x, n) ((bvec){_mm256_srli_epi16((x).a, (n)), _mm256_srli_epi16((x).b, (n))})
-#define b_shl(x, n) ((bvec){_mm256_slli_epi16((x).a, (n)), _mm256_slli_epi16((x).b, (n))})
 
 typedef __m256i tvec;
 static inline tvec t_load(const int8_t *levels, int offset)

@@ -118,7 +118,6 @@ static inline bvec b_or(bvec a, bvec b)
 /* Shifts of 16-bit units: bits that cross a byte are for the caller to mask out. The count is
  * an int for gcc and unsigned for clang. */
 #define b_shr(a, n) _mm512_srli_epi16((a), (uint8_t)(n))
-#define b_shl(a, n) _mm512_slli_epi16((a), (uint8_t)(n))
 
 typedef __m512i tvec;
 static inline tvec t_load(const int8_t *levels, int offset)

@@ -57,7 +57,6 @@ LANES(bvec, b_and, (bvec x, uint8_t mask), vandq_u8(x.v[i], vdupq_n_u8(mask)))
 LANES(bvec, b_or, (bvec x, bvec y), vorrq_u8(x.v[i], y.v[i]))
 /* Shifts of bytes: unlike in other sets, no bits cross from byte to byte. */
 LANES(bvec, b_shr, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)-n)))
-LANES(bvec, b_shl, (bvec x, int n), vshlq_u8(x.v[i], vdupq_n_s8((int8_t)n)))
 
 static inline fvec f_set_f16(const uint8_t *p)
 {

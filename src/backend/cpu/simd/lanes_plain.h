@@ -133,11 +133,6 @@ static inline bvec b_shr(bvec x, int n)
     for (int i = 0; i < 64; i++) x.v[i] = (uint8_t)(x.v[i] >> n);
     return x;
 }
-static inline bvec b_shl(bvec x, int n)
-{
-    for (int i = 0; i < 64; i++) x.v[i] = (uint8_t)(x.v[i] << n);
-    return x;
-}
 typedef struct {
     uint8_t v[16];
 } tvec;
