@@ -51,8 +51,8 @@ static void check_padding(struct check *c)
     check_download(minus, w.minus, bytes.minus);
     bool is_right = bytes.scale == 2 * 2 * 2 * 32;
     for (int i = 0; is_right && i < 2 * 2 * 2 * 16; i++) {
-        int tile = i / 16, row = tile / 2 % 2 * 8 + i % 16 / 4 * 2 + i % 2;
-        int col = tile % 2 * 64 + i % 4 / 2 * 32;
+        int tile = i / 16, row = tile / 2 % 2 * 8 + i % 16 / 2;
+        int col = tile % 2 * 64 + i % 2 * 32;
         if (row >= 11 || col >= 96) is_right = scale[i] == 0 && minus[i] == 0;
     }
     check_that(c, is_right, "padding of tiles");

@@ -15,12 +15,15 @@
  *   quants, 3 bits: 4 bytes a lane and 2 bytes of `high`. Byte i holds v[i] and v[i+4] of block 0
  *                   and the top two bits of v[i] of block 1; nibble i of `high` v[i+4] of block 1
  *                   and the lowest bit of v[i] there                        (Q3_K).
- *   high, 1 bit:    2 bytes a lane, one a block: bit i is bit 4 of v[i]     (Q5_*, MXFP4).
- *   high, 2 bits:   4 bytes a lane: bits 2f, 2f+1 of byte i are bits 4, 5 of v[4 (f%2) + i]
- *                   of block f/2, f = 0..3                                  (Q6_K).
- *   scale, minus:   fp16, of a tile [t][block][j]: of row 2t + j, j = 0, 1     (32 bytes a tile);
+ *   quants, 5 bits: 8 bytes a lane and 2 bytes of `high`. Byte i of word k holds v[i+4k] of block 0
+ *                   and three bits of v[i+4k] of block 1; nibble i of `high` the other two of v[i]
+ *                   and of v[i+4] there                                     (Q5_*, MXFP4).
+ *   quants, 6 bits: 8 bytes a lane and 4 bytes of `high`. Byte i of the three words holds v[i] and
+ *                   v[i+4] of block 0 and v[i] of block 1; each has two bits of v[i+4] there
+ *                                                                           (Q6_K).
+ *   scale, minus:   fp16, of a tile [row][block]                            (32 bytes a tile);
  *                   Q6_K, Q3_K, IQ2_* and IQ1_* have one for each 16 columns:
- *                   [t][block][half][j] (64 bytes).
+ *                   [row][block][half]                                      (64 bytes).
  *   scale of Q2_K:  for each row d and -dmin (fp16), then bytes [block][half] as in the file: d is
  *                   multiplied by their low four bits, -dmin by the high ones. It has no plane
  *                   `minus` (64 bytes a tile).

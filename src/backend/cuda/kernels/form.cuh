@@ -162,55 +162,84 @@ template <enum form F, bool IS_ABOVE> __device__ __forceinline__ uint32_t levels
     return IS_ABOVE ? permute_signs(C, D, n ^ 0x8888u) : permute_signs(A, B, n);
 }
 
+/* Are codes of block 1 put together of bits that bytes of block 0 leave free? */
+__host__ __device__ constexpr bool form_shares_bytes(enum form f)
+{
+    return f == FORM_S3 || f == FORM_S5 || f == FORM_U5 || f == FORM_S6;
+}
+
+/* Of the four nibbles in 16 bits, a byte each, the bits of `mask`. */
+__device__ __forceinline__ uint32_t spread_nibbles(uint32_t nibbles, uint32_t mask)
+{
+    uint32_t n = __byte_perm(nibbles, 0, 0x4140);
+    return (n | n << 4) & mask;
+}
+
+/* `form_fragments` where blocks share bytes. Codes that lie whole in their bytes cost an
+ * instruction for four. */
+template <enum form F>
+__device__ __forceinline__ void shared_fragments(const uint32_t *q, uint32_t high, uint32_t b[2][2])
+{
+    if constexpr (F == FORM_S3) {
+        uint32_t n = spread_nibbles(high, 0x0f0f0f0fu);
+        b[0][0] = q[0] << 5 & 0xe0e0e0e0u;
+        b[0][1] = q[0] << 2 & 0xe0e0e0e0u;
+        b[1][0] = (q[0] & 0xc0c0c0c0u) | (n << 2 & 0x20202020u);
+        b[1][1] = n << 5 & 0xe0e0e0e0u;
+    } else if constexpr (F == FORM_S6) {
+        b[0][0] = q[0] & 0xfcfcfcfcu;
+        b[0][1] = q[1] & 0xfcfcfcfcu;
+        b[1][0] = high & 0xfcfcfcfcu;
+        uint32_t upper = (q[0] << 6 & 0xc0c0c0c0u) | (q[1] << 4 & 0x3f3f3f3fu);
+        b[1][1] = (upper & 0xf0f0f0f0u) | (high & 0x03030303u) << 2;
+    } else {
+        uint32_t n[2] = {spread_nibbles(high, 0x03030303u) << 3, spread_nibbles(high, 0x0c0c0c0cu)
+                                                                     << 1};
+#pragma unroll
+        for (int k = 0; k < 2; k++) {
+            b[0][k] = q[k] & (F == FORM_S5 ? 0xf8f8f8f8u : 0x1f1f1f1fu);
+            b[1][k] =
+                F == FORM_S5 ? (q[k] << 5 & 0xe0e0e0e0u) | n[k] : (q[k] >> 5 & 0x07070707u) | n[k];
+        }
+    }
+}
+
+/* `form_fragments` of block i, where its words are its own. */
+template <enum form F>
+__device__ __forceinline__ void own_fragments(const uint32_t *q, int i, uint32_t b[2])
+{
+    [[maybe_unused]] uint32_t w = q[form_words(F) == 1 ? 0 : i];
+    if constexpr (F == FORM_S8) {
+        b[0] = q[2 * i];
+        b[1] = q[2 * i + 1];
+    } else if constexpr (F == FORM_U2) {
+        b[0] = w >> 4 * i & 0x03030303u;
+        b[1] = w >> (4 * i + 2) & 0x03030303u;
+    } else if constexpr (F == FORM_S4) {
+        b[0] = w << 4 & 0xf0f0f0f0u;
+        b[1] = w & 0xf0f0f0f0u;
+    } else if constexpr (F == FORM_U4) {
+        b[0] = w & 0x0f0f0f0fu;
+        b[1] = w >> 4 & 0x0f0f0f0fu;
+    } else if constexpr (F == FORM_O4) {
+        b[0] = (w << 4 & 0xf0f0f0f0u) | 0x08080808u;
+        b[1] = (w & 0xf0f0f0f0u) | 0x08080808u;
+    } else { /* levels */
+        b[0] = levels_of<F>(w);
+        b[1] = levels_of<F>(w >> 16);
+    }
+}
+
 /* A lane's words of a tile -> b[block][half], the B operands of the tile's two 32-column blocks,
  * with values code / unit. q: form_words words; high: its bytes of that plane. */
 template <enum form F>
 __device__ __forceinline__ void form_fragments(const uint32_t *q, uint32_t high, uint32_t b[2][2])
 {
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        [[maybe_unused]] uint32_t w = q[form_words(F) == 1 ? 0 : i];
-        if constexpr (F == FORM_S8) {
-            b[i][0] = q[2 * i];
-            b[i][1] = q[2 * i + 1];
-        } else if constexpr (F == FORM_U2) {
-            b[i][0] = w >> 4 * i & 0x03030303u;
-            b[i][1] = w >> (4 * i + 2) & 0x03030303u;
-        } else if constexpr (F == FORM_S3) {
-            if (i == 0) {
-                b[0][0] = w << 5 & 0xe0e0e0e0u;
-                b[0][1] = w << 2 & 0xe0e0e0e0u;
-            } else { /* nibbles of `high` as bytes */
-                uint32_t n = __byte_perm(high, 0, 0x4140);
-                n = (n | n << 4) & 0x0f0f0f0fu;
-                b[1][0] = (w & 0xc0c0c0c0u) | (n << 2 & 0x20202020u);
-                b[1][1] = n << 5 & 0xe0e0e0e0u;
-            }
-        } else if constexpr (F == FORM_S4) {
-            b[i][0] = w << 4 & 0xf0f0f0f0u;
-            b[i][1] = w & 0xf0f0f0f0u;
-        } else if constexpr (F == FORM_U4) {
-            b[i][0] = w & 0x0f0f0f0fu;
-            b[i][1] = w >> 4 & 0x0f0f0f0fu;
-        } else if constexpr (F == FORM_O4) {
-            b[i][0] = (w << 4 & 0xf0f0f0f0u) | 0x08080808u;
-            b[i][1] = (w & 0xf0f0f0f0u) | 0x08080808u;
-        } else if constexpr (form_has_levels(F)) {
-            b[i][0] = levels_of<F>(w);
-            b[i][1] = levels_of<F>(w >> 16);
-        } else if constexpr (F == FORM_S5) { /* bit k of a nibble to bit 7 of byte k */
-            uint32_t h = high >> 8 * i;
-            b[i][0] = (w << 3 & 0x78787878u) | ((h & 15) * 0x10204080u & 0x80808080u);
-            b[i][1] = (w >> 1 & 0x78787878u) | ((h & 0xf0) * 0x01020408u & 0x80808080u);
-        } else if constexpr (F == FORM_U5) {
-            uint32_t h = high >> 8 * i;
-            b[i][0] = (w & 0x0f0f0f0fu) | ((h & 15) * 0x02040810u & 0x10101010u);
-            b[i][1] = (w >> 4 & 0x0f0f0f0fu) | ((h & 0xf0) * 0x00204081u & 0x10101010u);
-        } else { /* FORM_S6 */
-            uint32_t h0 = i == 0 ? high << 6 : high << 2, h1 = i == 0 ? high << 4 : high;
-            b[i][0] = (w << 2 & 0x3c3c3c3cu) | (h0 & 0xc0c0c0c0u);
-            b[i][1] = (w >> 2 & 0x3c3c3c3cu) | (h1 & 0xc0c0c0c0u);
-        }
+    if constexpr (form_shares_bytes(F)) {
+        shared_fragments<F>(q, high, b);
+    } else {
+        own_fragments<F>(q, 0, b[0]);
+        own_fragments<F>(q, 1, b[1]);
     }
 }
 
@@ -246,10 +275,10 @@ __device__ __forceinline__ void form_operands(const uint32_t *q, uint32_t high,
 template <enum form F> struct tile_share {
     uint32_t q[form_words(F)];
     uint32_t high;
-    /* half2: rows 2t, 2t + 1; by block, or by block and half. With factors: d and -dmin, and the
-     * factors, of the first row, then those of the second. */
-    uint32_t scale[form_scales(F)];
-    uint32_t minus[2];
+    /* Of its row, half2: both blocks, or both halves of each block. With factors: d and -dmin, then
+     * the factors. */
+    uint32_t scale[form_scales(F) / 2];
+    uint32_t minus;
 };
 
 /* Where a lane's share of a tile lies in each plane; tiles of a row of tiles follow each other. */
@@ -257,20 +286,20 @@ struct share_place {
     const uint8_t *quants, *high, *scale, *minus;
 };
 
-/* `tile` counted as in types.h. `pair`: which two rows' scales the lane takes. */
+/* `tile` counted as in types.h. */
 template <enum form F>
 __device__ __forceinline__ share_place share_place_at(const struct cuda_weight &w, int64_t tile,
-                                                      int lane, int pair)
+                                                      int lane)
 {
     share_place at;
     at.quants = w.quants + tile * form_quant_bytes(F) + lane * (form_quant_bytes(F) / 32);
     at.scale = reinterpret_cast<const uint8_t *>(w.scale) + tile * form_scale_bytes(F) +
-               pair * (form_scale_bytes(F) / 4);
+               lane / 4 * (form_scale_bytes(F) / TILE_ROWS);
     at.high = at.minus = nullptr;
     if (form_high_bits(F))
         at.high = w.high + tile * form_high_bytes(F) + lane * (form_high_bytes(F) / 32);
     if (form_minus_bytes(F))
-        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + pair * 8;
+        at.minus = reinterpret_cast<const uint8_t *>(w.minus) + tile * 32 + lane / 4 * 4;
     return at;
 }
 
@@ -292,25 +321,22 @@ __device__ __forceinline__ void read_share(tile_share<F> &s, const share_place &
     if constexpr (form_high_bits(F) == 2)
         s.high = __ldg(reinterpret_cast<const uint32_t *>(at.high + k * form_high_bytes(F)));
     if constexpr (form_scales(F) == 4) {
-        uint4 v = load_once4(at.scale + k * form_scale_bytes(F));
-        s.scale[0] = v.x, s.scale[1] = v.y, s.scale[2] = v.z, s.scale[3] = v.w;
-    } else {
         uint2 v = load_once2(at.scale + k * form_scale_bytes(F));
         s.scale[0] = v.x, s.scale[1] = v.y;
+    } else {
+        s.scale[0] = load_once1(at.scale + k * form_scale_bytes(F));
     }
-    if constexpr (form_minus_bytes(F) != 0) {
-        uint2 v = load_once2(at.minus + k * form_minus_bytes(F));
-        s.minus[0] = v.x, s.minus[1] = v.y;
-    }
+    if constexpr (form_minus_bytes(F) != 0)
+        s.minus = load_once1(at.minus + k * form_minus_bytes(F));
 }
 
 /* The share of a tile whose planes were copied to shared memory. */
 template <enum form F>
 __device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quants,
                                           const uint8_t *scale, const uint8_t *high,
-                                          const uint8_t *minus, int pair)
+                                          const uint8_t *minus)
 {
-    int lane = threadIdx.x % 32;
+    int lane = threadIdx.x % 32, row = lane / 4;
     if constexpr (F == FORM_S8) {
         uint4 v = reinterpret_cast<const uint4 *>(quants)[lane];
         s.q[0] = v.x, s.q[1] = v.y, s.q[2] = v.z, s.q[3] = v.w;
@@ -321,18 +347,15 @@ __device__ __forceinline__ void read_tile(tile_share<F> &s, const uint8_t *quant
         s.q[0] = v.x, s.q[1] = v.y;
     }
     if constexpr (form_scales(F) == 4) {
-        uint4 v = reinterpret_cast<const uint4 *>(scale)[pair];
-        s.scale[0] = v.x, s.scale[1] = v.y, s.scale[2] = v.z, s.scale[3] = v.w;
-    } else {
-        uint2 v = reinterpret_cast<const uint2 *>(scale)[pair];
+        uint2 v = reinterpret_cast<const uint2 *>(scale)[row];
         s.scale[0] = v.x, s.scale[1] = v.y;
+    } else {
+        s.scale[0] = reinterpret_cast<const uint32_t *>(scale)[row];
     }
     if constexpr (form_high_bits(F) == 1) s.high = reinterpret_cast<const uint16_t *>(high)[lane];
     if constexpr (form_high_bits(F) == 2) s.high = reinterpret_cast<const uint32_t *>(high)[lane];
-    if constexpr (form_minus_bytes(F) != 0) {
-        uint2 v = reinterpret_cast<const uint2 *>(minus)[pair];
-        s.minus[0] = v.x, s.minus[1] = v.y;
-    }
+    if constexpr (form_minus_bytes(F) != 0)
+        s.minus = reinterpret_cast<const uint32_t *>(minus)[row];
 }
 
 __device__ __forceinline__ float2 half2_at(uint32_t bits)
@@ -340,20 +363,18 @@ __device__ __forceinline__ float2 half2_at(uint32_t bits)
     return __half22float2(*reinterpret_cast<const __half2 *>(&bits));
 }
 
+/* The i-th of a row's scales (minima). */
+__device__ __forceinline__ float half_of(const uint32_t *row, int i)
+{
+    float2 both = half2_at(row[i / 2]);
+    return i % 2 ? both.y : both.x;
+}
+
 /* ---- Factors ------------------------------------------------------------------------------- */
 
-/* Of row j of a pair: the half2 {d, -dmin}, and bytes [block][half] with the factors of d in their
- * low halves and those of -dmin in the high ones. */
-template <enum form F>
-__device__ __forceinline__ uint32_t share_units(const tile_share<F> &s, int j)
-{
-    return j ? s.scale[2] : s.scale[0];
-}
-template <enum form F>
-__device__ __forceinline__ uint32_t share_factors(const tile_share<F> &s, int j)
-{
-    return j ? s.scale[3] : s.scale[1];
-}
+/* A row's words: {d, -dmin}, and bytes [block][half] with the factors of d in their low halves and
+ * those of -dmin in the high ones. */
+enum { UNITS, FACTORS };
 
 /* Sums of both halves of a block, times their factors: bytes 2 block and 2 block + 1. IS_SHORT: the
  * sums have 16 bits. */
@@ -392,13 +413,14 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
     int lane = row % 8 * 4 + t;
     uint32_t q[4] = {}, b[2][2], high = 0;
     const uint32_t *quants = reinterpret_cast<const uint32_t *>(w.quants);
-    constexpr int WORDS = form_words(F), OF_BLOCK = WORDS == 1 ? 1 : WORDS / 2;
-    int at = WORDS == 1 ? 0 : block * OF_BLOCK; /* only this block's words */
+    constexpr int WORDS = form_words(F);
+    constexpr bool IS_WHOLE = WORDS == 1 || form_shares_bytes(F); /* else this block's words */
+    constexpr int OF_BLOCK = IS_WHOLE ? WORDS : WORDS / 2;
+    int at = IS_WHOLE ? 0 : block * OF_BLOCK;
     for (int i = 0; i < OF_BLOCK; i++) q[at + i] = quants[(tile * 32 + lane) * WORDS + at + i];
     if (form_high_bits(F) == 1) high = reinterpret_cast<uint16_t *>(w.high)[tile * 32 + lane];
     if (form_high_bits(F) == 2) high = reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane];
     form_fragments<F>(q, high, b);
-    int pair = row % 8 / 2, j = row % 2;
     if constexpr (form_has_factors(F)) {
         const uint16_t *halves = w.scale + (tile * 8 + row % 8) * 4;
         uint32_t both = reinterpret_cast<const uint8_t *>(halves + 2)[block * 2 + half];
@@ -406,10 +428,10 @@ __device__ __forceinline__ void tile_decode4(const struct cuda_weight &w, int64_
                half_at(halves + 1) * (float)(both >> 4), out);
         return;
     }
-    int at_scale =
-        form_scales(F) == 4 ? ((pair * 2 + block) * 2 + half) * 2 + j : (pair * 2 + block) * 2 + j;
-    float scale = half_at(w.scale + tile * (form_scales(F) * 8) + at_scale);
-    float minus = form_has_minus(F) ? half_at(w.minus + tile * 16 + at_scale) : 0.0f;
+    int64_t at_scale = (tile * TILE_ROWS + row % TILE_ROWS) * form_scales(F) +
+                       (form_scales(F) == 4 ? block * 2 + half : block);
+    float scale = half_at(w.scale + at_scale);
+    float minus = form_has_minus(F) ? half_at(w.minus + at_scale) : 0.0f;
     scale4(b[block][half], scale * form_unit(F), minus, out);
 }
 

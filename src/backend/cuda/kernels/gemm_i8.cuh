@@ -46,10 +46,25 @@ __device__ __forceinline__ void gemm_i8_take_rows(const gemm_product &p, const c
     a[2] = low.y ^ p.zero, a[3] = high.y ^ p.zero;
 }
 
-/* What blocks `begin` .. begin + AT_ONCE - 1 need of a lane's share; the rest is undefined. */
+/* A lane's codes of a tile, and scales and minima of the two weight rows whose sums it has; with
+ * factors their words, as in a share of each row (form.cuh). */
+template <enum form F> struct gemm_weights {
+    uint32_t q[form_words(F)], high;
+    float2 scale[form_scales(F)], minus[2];
+    uint32_t words[2][2];
+};
+
+/* Two halves of each row, as what both rows have of each. */
+__device__ __forceinline__ void take_halves(uint32_t first, uint32_t second, float2 of[2])
+{
+    float2 a = half2_at(first), b = half2_at(second);
+    of[0] = make_float2(a.x, b.x), of[1] = make_float2(a.y, b.y);
+}
+
+/* What blocks `begin` .. begin + AT_ONCE - 1 need of it; other codes are undefined. */
 template <class Shape>
 __device__ __forceinline__ void gemm_i8_take_share(const char *stage, int group, int lane,
-                                                   int begin, tile_share<Shape::FORM> *w)
+                                                   int begin, gemm_weights<Shape::FORM> *w)
 {
     constexpr enum form F = Shape::FORM;
     const char *quants = stage + Shape::QUANTS_AT + (group * 32 + lane) * (4 * Shape::WORDS);
@@ -69,17 +84,17 @@ __device__ __forceinline__ void gemm_i8_take_share(const char *stage, int group,
     const char *scale = stage + Shape::SCALE_AT + group * form_scale_bytes(F);
     if constexpr (form_scales(F) == 4) {
         uint4 v = reinterpret_cast<const uint4 *>(scale)[lane % 4];
-        w->scale[0] = v.x, w->scale[1] = v.y, w->scale[2] = v.z, w->scale[3] = v.w;
-    } else if constexpr (F == FORM_S8) {
-        w->scale[begin] = reinterpret_cast<const uint32_t *>(scale)[lane % 4 * 2 + begin];
+        w->words[0][0] = v.x, w->words[0][1] = v.y, w->words[1][0] = v.z, w->words[1][1] = v.w;
+        take_halves(v.x, v.z, w->scale);
+        take_halves(v.y, v.w, w->scale + 2);
     } else {
         uint2 v = reinterpret_cast<const uint2 *>(scale)[lane % 4];
-        w->scale[0] = v.x, w->scale[1] = v.y;
+        take_halves(v.x, v.y, w->scale);
     }
     if constexpr (form_minus_bytes(F) != 0) {
         const char *minus = stage + Shape::MINUS_AT + group * form_minus_bytes(F);
         uint2 v = reinterpret_cast<const uint2 *>(minus)[lane % 4];
-        w->minus[0] = v.x, w->minus[1] = v.y;
+        take_halves(v.x, v.y, w->minus);
     }
 }
 
@@ -114,27 +129,28 @@ __device__ __forceinline__ void gemm_i8_take_sums(const char *x_scale, const uin
 template <enum form F>
 __device__ __forceinline__ void gemm_i8_add_factored(float sum[4], const uint32_t a[4],
                                                      const uint32_t b[2], const gemm_row x[2],
-                                                     const tile_share<F> &w, int block)
+                                                     const gemm_weights<F> &w, int block)
 {
     int first[4], second[4], dots[4], sums[4];
     mma_i8_k16(first, a[0], a[1], b[0]);
     mma_i8_k16(second, a[2], a[3], b[1]);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        uint32_t factors = share_factors<F>(w, i % 2);
+        uint32_t factors = w.words[i % 2][FACTORS];
         dots[i] = factored<true>(factors & 0x0f0f0f0fu, block, first[i], second[i]);
         sums[i] = factored<true>(factors >> 4 & 0x0f0f0f0fu, block, x[i / 2].halves[0],
                                  x[i / 2].halves[1]);
     }
-    float2 even = half2_at(share_units<F>(w, 0)), odd = half2_at(share_units<F>(w, 1));
-    scale_add(sum, dots, x[0].d, x[1].d, make_float2(even.x, odd.x));
-    scale_add(sum, sums, x[0].d, x[1].d, make_float2(even.y, odd.y));
+    float2 units[2]; /* d, then -dmin */
+    take_halves(w.words[0][UNITS], w.words[1][UNITS], units);
+    scale_add(sum, dots, x[0].d, x[1].d, units[0]);
+    scale_add(sum, sums, x[0].d, x[1].d, units[1]);
 }
 
 template <enum form F>
 __device__ __forceinline__ void gemm_i8_add_block(float sum[4], const uint32_t a[4],
                                                   const uint32_t b[2], const gemm_row x[2],
-                                                  const tile_share<F> &w, int block)
+                                                  const gemm_weights<F> &w, int block)
 {
     int c[4];
     if constexpr (form_has_factors(F)) {
@@ -142,15 +158,15 @@ __device__ __forceinline__ void gemm_i8_add_block(float sum[4], const uint32_t a
         return;
     } else if constexpr (form_scales(F) == 4) {
         mma_i8_k16(c, a[0], a[1], b[0]);
-        scale_add(sum, c, x[0].d, x[1].d, half2_at(w.scale[2 * block]));
+        scale_add(sum, c, x[0].d, x[1].d, w.scale[2 * block]);
         mma_i8_k16(c, a[2], a[3], b[1]);
-        scale_add(sum, c, x[0].d, x[1].d, half2_at(w.scale[2 * block + 1]));
+        scale_add(sum, c, x[0].d, x[1].d, w.scale[2 * block + 1]);
     } else {
         mma_i8_k32(c, a, b[0], b[1]);
-        scale_add(sum, c, x[0].d, x[1].d, half2_at(w.scale[block]));
+        scale_add(sum, c, x[0].d, x[1].d, w.scale[block]);
     }
     if constexpr (form_minus_bytes(F) != 0) {
-        float2 minus = half2_at(w.minus[block]);
+        float2 minus = w.minus[block];
         sum[0] = fmaf(x[0].sum, minus.x, sum[0]);
         sum[1] = fmaf(x[0].sum, minus.y, sum[1]);
         sum[2] = fmaf(x[1].sum, minus.x, sum[2]);
@@ -182,14 +198,14 @@ __device__ __forceinline__ void gemm_i8_step(gemm_i8_tile<Shape> &tile, const ch
             }
 #pragma unroll
         for (int n = 0; n < Shape::COLUMN_TILES; n++) {
-            tile_share<Shape::FORM> w;
+            gemm_weights<Shape::FORM> w;
             gemm_i8_take_share<Shape>(stage, group + n, lane, begin, &w);
             uint32_t b[2][2];
             form_fragments<Shape::FORM>(w.q, w.high, b);
 #pragma unroll
-            for (int block = begin; block < begin + Shape::AT_ONCE; block++)
+            for (int m = 0; m < Shape::ROW_TILES; m++)
 #pragma unroll
-                for (int m = 0; m < Shape::ROW_TILES; m++)
+                for (int block = begin; block < begin + Shape::AT_ONCE; block++)
                     gemm_i8_add_block<Shape::FORM>(tile.acc[m][n], a[block][m], b[block],
                                                    dx[block][m], w, block);
         }

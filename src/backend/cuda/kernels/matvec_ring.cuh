@@ -115,7 +115,6 @@ template <enum form F, typename S, int LANE_ROWS, bool IS_FINE>
 __device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_GROUPS * LANE_ROWS],
                                                            const uint8_t *stage, operands x, int n)
 {
-    int lane = threadIdx.x % 32;
 #pragma unroll
     for (int j = 0; j < S::TILES; j++) {
         if (j >= n) break;
@@ -125,7 +124,7 @@ __device__ __forceinline__ void matvec_multiply_ring_stage(float (&acc)[1][WARP_
             read_tile<F>(share[g], stage + g * S::QUANTS + j * form_quant_bytes(F),
                          stage + S::SCALE_AT + g * S::SCALE + j * form_scale_bytes(F),
                          stage + S::HIGH_AT + g * S::HIGH + j * form_high_bytes(F),
-                         stage + S::MINUS_AT + g * S::MINUS + j * form_minus_bytes(F), lane / 8);
+                         stage + S::MINUS_AT + g * S::MINUS + j * form_minus_bytes(F));
         matvec_multiply<F, 1, LANE_ROWS, IS_FINE>(acc, share, x.at(j));
     }
 }

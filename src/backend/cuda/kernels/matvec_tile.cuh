@@ -46,19 +46,11 @@ __host__ __device__ constexpr int low_step(int rows, int stage_ktiles)
            64;
 }
 
-/* As rows of A all of a lane's values belong to weight row lane / 4; the scales of that row lie
- * next to those of its neighbour. */
+/* As rows of A all of a lane's values belong to weight row lane / 4. */
 template <enum form F>
 __device__ __forceinline__ share_place matvec_share_at(const struct cuda_weight &w, int64_t tile)
 {
-    int lane = threadIdx.x % 32;
-    return share_place_at<F>(w, tile, lane, lane / 8);
-}
-
-/* The half of a pair of scales that is this lane's. */
-__device__ __forceinline__ float own_half(uint32_t pair)
-{
-    return __half2float(__ushort_as_half((uint16_t)(pair >> (threadIdx.x & 4) * 4)));
+    return share_place_at<F>(w, tile, threadIdx.x % 32);
 }
 
 /* A lane's codes of a tile as operands. */
@@ -170,7 +162,6 @@ __device__ __forceinline__ void matvec_add_factored(float (&acc)[WARP_GROUPS * L
                                                     uint2 x, uint2 low,
                                                     const float2 (&d)[LANE_ROWS])
 {
-    const int j = threadIdx.x / 4 % 2; /* of a pair, the lane's weight row */
     int dots[2][WARP_GROUPS * LANE_ROWS], sums[2][LANE_ROWS];
 #pragma unroll
     for (int half = 0; half < 2; half++)
@@ -178,8 +169,8 @@ __device__ __forceinline__ void matvec_add_factored(float (&acc)[WARP_GROUPS * L
     matvec_row_sums<LANE_ROWS, IS_FINE>(sums, x, low);
 #pragma unroll
     for (int g = 0; g < WARP_GROUPS; g++) {
-        float2 units = half2_at(share_units<F>(share[g], j));
-        uint32_t factors = share_factors<F>(share[g], j);
+        float2 units = half2_at(share[g].scale[UNITS]);
+        uint32_t factors = share[g].scale[FACTORS];
 #pragma unroll
         for (int c = 0; c < LANE_ROWS; c++) {
             int i = g * LANE_ROWS + c;
@@ -205,7 +196,7 @@ __device__ __forceinline__ void matvec_add_block(float (&acc)[WARP_GROUPS * LANE
         matvec_row_dots<F, LANE_ROWS, IS_FINE>(dots, b, block, half, x, low);
 #pragma unroll
         for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++) {
-            float s = own_half(share[i / LANE_ROWS].scale[block * HALVES + half]);
+            float s = half_of(share[i / LANE_ROWS].scale, block * HALVES + half);
             acc[i] = __fmaf_rn(s, __fmul_rn(d[i % LANE_ROWS].x, (float)dots[i]), acc[i]);
         }
     }
@@ -213,7 +204,7 @@ __device__ __forceinline__ void matvec_add_block(float (&acc)[WARP_GROUPS * LANE
 #pragma unroll
         for (int i = 0; i < WARP_GROUPS * LANE_ROWS; i++)
             acc[i] =
-                __fmaf_rn(own_half(share[i / LANE_ROWS].minus[block]), d[i % LANE_ROWS].y, acc[i]);
+                __fmaf_rn(half_of(&share[i / LANE_ROWS].minus, block), d[i % LANE_ROWS].y, acc[i]);
     }
 }
 

@@ -23,22 +23,17 @@ __device__ uint16_t *row_of(const mirror_rows &m, int row)
     return m.w.mirror + ((int64_t)m.expert * m.w.rows + row) * m.w.mirror_cols;
 }
 
-/* Those of row j of a pair, for columns 16 i .. */
-template <enum form F>
-__device__ float2 scale_and_minus(const tile_share<F> &share, int i, int pair, int j)
+/* Those of columns 16 i .. */
+template <enum form F> __device__ float2 scale_and_minus(const tile_share<F> &share, int i)
 {
-    /* A lane holds those of rows 2t, 2t + 1: fetch ours. */
     if constexpr (form_has_factors(F)) {
-        uint32_t of[4];
-        for (int k = 0; k < 4; k++) of[k] = __shfl_sync(~0u, share.scale[k], pair);
-        float2 units = half2_at(of[2 * j]);
-        uint32_t factors = of[2 * j + 1] >> 8 * i;
+        float2 units = half2_at(share.scale[UNITS]);
+        uint32_t factors = share.scale[FACTORS] >> 8 * i;
         return make_float2(units.x * (float)(factors & 15), units.y * (float)(factors >> 4 & 15));
     } else {
         const int at = form_scales(F) == 4 ? i : i / 2;
-        float2 scale = half2_at(__shfl_sync(~0u, share.scale[at], pair)), minus = {};
-        if constexpr (form_has_minus(F)) minus = half2_at(__shfl_sync(~0u, share.minus[at], pair));
-        return make_float2(j ? scale.y : scale.x, j ? minus.y : minus.x);
+        return make_float2(half_of(share.scale, at),
+                           form_has_minus(F) ? half_of(&share.minus, at) : 0.0f);
     }
 }
 
@@ -52,13 +47,13 @@ template <enum form F> __global__ void __launch_bounds__(MIRROR_THREADS) mirror_
     if (k >= m.w.n_ktiles) return;
     struct tile_share<F> share;
     int64_t tile = ((int64_t)m.expert * m.w.n_groups + group) * m.w.n_ktiles + k;
-    read_share<F>(share, share_place_at<F>(m.w, tile, lane, lane % 4), 0);
+    read_share<F>(share, share_place_at<F>(m.w, tile, lane), 0);
     uint32_t b[2][2];
     form_fragments<F>(share.q, share.high, b);
     uint16_t *out = row_of(m, row) + k * TILE_COLS + lane % 4 * 4;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
-        float2 both = scale_and_minus(share, i, lane / 8, lane / 4 % 2);
+        float2 both = scale_and_minus(share, i);
         float v[4];
         scale4(b[i / 2][i % 2], both.x * form_unit(F), both.y, v);
         if (row >= m.first && row < m.end)

@@ -7,17 +7,11 @@
 
 enum { WARPS = 8, THREADS = 32 * WARPS };
 
-/* Bit 4 of each byte of x, gathered in the low four bits. */
-__device__ __forceinline__ uint32_t gather_bit4(uint32_t x)
-{
-    return ((x >> 4 & 0x01010101u) * 0x01020408u) >> 24 & 15u;
-}
-
 /* Two bits of each of a lane's codes. */
-__device__ __forceinline__ uint32_t gather_pairs(const uint32_t (&codes)[2][2], int bit)
+__device__ __forceinline__ uint32_t gather_pairs(const uint32_t (&codes)[2][2])
 {
     uint32_t pairs = 0;
-    for (int f = 0; f < 4; f++) pairs |= (codes[f / 2][f % 2] >> bit & 0x03030303u) << 2 * f;
+    for (int f = 0; f < 4; f++) pairs |= (codes[f / 2][f % 2] & 0x03030303u) << 2 * f;
     return pairs;
 }
 
@@ -31,9 +25,64 @@ __device__ __forceinline__ uint32_t gather_triples(const uint32_t (&codes)[2][2]
 /* What is left: of the last four all bits, and the lowest of those before. */
 __device__ __forceinline__ uint32_t gather_rest(const uint32_t (&codes)[2][2])
 {
-    uint32_t n = (codes[1][1] & 0x07070707u) | (codes[1][0] & 0x01010101u) << 3;
-    n = (n | n >> 4) & 0x00ff00ffu;
-    return (n | n >> 8) & 0xffffu;
+    return pack_nibbles((codes[1][1] & 0x07070707u) | (codes[1][0] & 0x01010101u) << 3);
+}
+
+/* Codes of five bits. As B operands signed ones are wanted at the tops of bytes, others below. */
+template <enum form F>
+__device__ __forceinline__ void pack_fives(const uint32_t (&codes)[2][2], uint32_t q[2],
+                                           uint32_t *high)
+{
+    for (int k = 0; k < 2; k++) {
+        uint32_t first = codes[0][k] & 0x1f1f1f1fu, second = codes[1][k] & 0x1f1f1f1fu;
+        q[k] = F == FORM_S5 ? first << 3 | (second >> 2 & 0x07070707u)
+                            : first | (second & 0x07070707u) << 5;
+    }
+    int rest = F == FORM_S5 ? 0 : 3; /* the two bits that are left */
+    *high = pack_nibbles((codes[1][0] >> rest & 0x03030303u) | (codes[1][1] >> rest & 0x03030303u)
+                                                                   << 2);
+}
+
+/* Codes of six bits: three whole, and the last one in what they leave. */
+__device__ __forceinline__ void pack_sixes(const uint32_t (&codes)[2][2], uint32_t q[2],
+                                           uint32_t *high)
+{
+    uint32_t last = codes[1][1];
+    q[0] = (codes[0][0] & 0x3f3f3f3fu) << 2 | (last >> 4 & 0x03030303u);
+    q[1] = (codes[0][1] & 0x3f3f3f3fu) << 2 | (last >> 2 & 0x03030303u);
+    *high = (codes[1][0] & 0x3f3f3f3fu) << 2 | (last & 0x03030303u);
+}
+
+/* A lane's codes, in both planes; `at` counts lanes. */
+template <enum form F>
+__device__ __forceinline__ void store_codes(const struct cuda_weight &w, int64_t at,
+                                            const uint32_t (&codes)[2][2])
+{
+    uint32_t q[2] = {}, high = 0;
+    if constexpr (F == FORM_S8) {
+        reinterpret_cast<uint4 *>(w.quants)[at] =
+            make_uint4(codes[0][0], codes[0][1], codes[1][0], codes[1][1]);
+        return;
+    } else if constexpr (F == FORM_S3) {
+        q[0] = gather_triples(codes), high = gather_rest(codes);
+    } else if constexpr (F == FORM_U2) {
+        q[0] = gather_pairs(codes);
+    } else if constexpr (F == FORM_S5 || F == FORM_U5) {
+        pack_fives<F>(codes, q, &high);
+    } else if constexpr (F == FORM_S6) {
+        pack_sixes(codes, q, &high);
+    } else {
+        for (int b = 0; b < 2; b++)
+            q[b] = form_has_levels(F)
+                       ? pack_nibbles(codes[b][0]) | pack_nibbles(codes[b][1]) << 16
+                       : (codes[b][0] & 0x0f0f0f0fu) | (codes[b][1] & 0x0f0f0f0fu) << 4;
+    }
+    if (form_words(F) == 1)
+        reinterpret_cast<uint32_t *>(w.quants)[at] = q[0];
+    else
+        reinterpret_cast<uint2 *>(w.quants)[at] = make_uint2(q[0], q[1]);
+    if (form_high_bits(F) == 1) reinterpret_cast<uint16_t *>(w.high)[at] = (uint16_t)high;
+    if (form_high_bits(F) == 2) reinterpret_cast<uint32_t *>(w.high)[at] = high;
 }
 
 template <int FORMAT>
@@ -56,29 +105,7 @@ __global__ void __launch_bounds__(THREADS)
         codes[block][0] = file_codes4<FORMAT>(from, col + 4 * t);
         codes[block][1] = file_codes4<FORMAT>(from, col + 16 + 4 * t);
     }
-    if constexpr (F == FORM_S8) {
-        reinterpret_cast<uint4 *>(w.quants)[tile * 32 + lane] =
-            make_uint4(codes[0][0], codes[0][1], codes[1][0], codes[1][1]);
-    } else if constexpr (form_words(F) == 1) {
-        reinterpret_cast<uint32_t *>(w.quants)[tile * 32 + lane] =
-            F == FORM_S3 ? gather_triples(codes) : gather_pairs(codes, 0);
-    } else {
-        uint32_t q[2];
-        for (int b = 0; b < 2; b++)
-            q[b] = form_has_levels(F)
-                       ? pack_nibbles(codes[b][0]) | pack_nibbles(codes[b][1]) << 16
-                       : (codes[b][0] & 0x0f0f0f0fu) | (codes[b][1] & 0x0f0f0f0fu) << 4;
-        reinterpret_cast<uint2 *>(w.quants)[tile * 32 + lane] = make_uint2(q[0], q[1]);
-    }
-    if constexpr (form_high_bits(F) == 1) {
-        uint32_t high = 0;
-        for (int f = 0; f < 4; f++) high |= gather_bit4(codes[f / 2][f % 2]) << 4 * f;
-        if (F == FORM_S3) high = gather_rest(codes);
-        reinterpret_cast<uint16_t *>(w.high)[tile * 32 + lane] = (uint16_t)high;
-    }
-    if constexpr (form_high_bits(F) == 2)
-        reinterpret_cast<uint32_t *>(w.high)[tile * 32 + lane] = gather_pairs(codes, 4);
-    int pair = lane / 8, j = lane / 4 % 2;
+    store_codes<F>(w, tile * 32 + lane, codes);
     if constexpr (form_has_factors(F)) {
         uint16_t *own = w.scale + (tile * 8 + lane / 4) * 4;
         bool is_there = row < n_rows && kt * 64 + t * 16 < w.cols;
@@ -92,7 +119,7 @@ __global__ void __launch_bounds__(THREADS)
     if (t >= form_scales(F)) return;
     int col = kt * 64 + t * (64 / form_scales(F)); /* a lane takes the scale number t of its row */
     float2 s = row < n_rows && col < w.cols ? file_scale<FORMAT>(from, col) : make_float2(0, 0);
-    int64_t at = ((tile * 4 + pair) * form_scales(F) + t) * 2 + j;
+    int64_t at = (tile * TILE_ROWS + lane / 4) * form_scales(F) + t;
     w.scale[at] = __half_as_ushort(__float2half_rn(s.x));
     if constexpr (form_minus_bytes(F) != 0) w.minus[at] = __half_as_ushort(__float2half_rn(s.y));
 }

@@ -56,40 +56,41 @@ __device__ __forceinline__ void half_codes(const tile_share<F> &share, __half2 (
     }
 }
 
-/* Scales of the lane's row for the columns from 16 i on, twice each, and minima where a form has
- * them. `own`: the permutation of bytes that doubles what is of the lane's row. */
+/* Scales for the columns from 16 i on, twice each, and minima where a form has them. */
 template <enum form F> struct own_scales {
     __half2 scale[4], minus[4];
 };
 
+/* The i-th half of a row's, twice. */
+__device__ __forceinline__ __half2 twice_of(const uint32_t *row, int i)
+{
+    __half2 both = halves_at(row[i / 2]);
+    return i % 2 ? __high2half2(both) : __low2half2(both);
+}
+
 template <enum form F>
-__device__ __forceinline__ own_scales<F> take_scales(const tile_share<F> &share, uint32_t own)
+__device__ __forceinline__ own_scales<F> take_scales(const tile_share<F> &share)
 {
     own_scales<F> s;
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         const int at = form_scales(F) == 4 ? i : i / 2;
-        s.scale[i] = halves_at(__byte_perm(share.scale[at], 0, own));
-        if constexpr (form_has_minus(F))
-            s.minus[i] = halves_at(__byte_perm(share.minus[at], 0, own));
+        s.scale[i] = twice_of(share.scale, at);
+        if constexpr (form_has_minus(F)) s.minus[i] = twice_of(&share.minus, at);
     }
     return s;
 }
 
 /* With factors: those of both halves of a block at once, each product rounded once. */
 template <>
-__device__ __forceinline__ own_scales<FORM_U2> take_scales(const tile_share<FORM_U2> &share,
-                                                           uint32_t own)
+__device__ __forceinline__ own_scales<FORM_U2> take_scales(const tile_share<FORM_U2> &share)
 {
     own_scales<FORM_U2> s;
-    (void)own;
-    const int j = threadIdx.x / 4 % 2;
-    __half2 units = halves_at(share_units<FORM_U2>(share, j));
+    __half2 units = halves_at(share.scale[UNITS]);
     __half2 d = __low2half2(units), minus = __high2half2(units);
 #pragma unroll
     for (int block = 0; block < 2; block++) {
-        uint32_t factors =
-            __byte_perm(share_factors<FORM_U2>(share, j), 0, block ? 0x4342 : 0x4140);
+        uint32_t factors = __byte_perm(share.scale[FACTORS], 0, block ? 0x4342 : 0x4140);
         __half2 low =
             __hadd2(halves_at((factors & 0x000f000fu) | 0x64006400u), __float2half2_rn(-1024.0f));
         __half2 high = __hfma2(halves_at((factors & 0x00f000f0u) | 0x64006400u),
@@ -104,12 +105,11 @@ __device__ __forceinline__ own_scales<FORM_U2> take_scales(const tile_share<FORM
 /* The values that go with these codes, rounded once (what fp16 does not hold is infinite); those
  * of columns 16 i .. at out[2 i], out[2 i + 1]. */
 template <enum form F>
-__device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t own,
-                                           uint32_t out[8])
+__device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t out[8])
 {
     __half2 code[4][2];
     half_codes<F>(share, code);
-    own_scales<F> s = take_scales(share, own);
+    own_scales<F> s = take_scales(share);
 #pragma unroll
     for (int i = 0; i < 4; i++)
 #pragma unroll
@@ -120,12 +120,6 @@ __device__ __forceinline__ void dequantise(const tile_share<F> &share, uint32_t 
         }
 }
 
-/* The permutation of bytes that `dequantise` wants of the thread. */
-__device__ __forceinline__ uint32_t own_scale()
-{
-    return threadIdx.x & 4 ? 0x3232 : 0x1010;
-}
-
 /* The shares of 16 rows, eight each, as A operands of the four steps of a tile of columns, 4 words
  * a step: for wgmma, of which a warp has 16 of 64 rows, and for mma.sync. */
 template <enum form F>
@@ -133,7 +127,7 @@ __device__ __forceinline__ void make_operands(const tile_share<F> (&share)[2], u
 {
     uint32_t halves[2][8];
 #pragma unroll
-    for (int i = 0; i < 2; i++) dequantise<F>(share[i], own_scale(), halves[i]);
+    for (int i = 0; i < 2; i++) dequantise<F>(share[i], halves[i]);
 #pragma unroll
     for (int i = 0; i < 16; i++) a[i] = halves[i % 2][i / 4 * 2 + i % 4 / 2];
 }

@@ -33,13 +33,13 @@ template <class R>
 __device__ __forceinline__ void read_weights(tile_share<R::FORM> (&share)[2], const uint8_t *stage)
 {
     typedef weight_stage<R::FORM, R::SIDE_GROUPS> S;
-    int group = threadIdx.x / WARP, pair = threadIdx.x % WARP / 8;
+    int group = threadIdx.x / WARP;
 #pragma unroll
     for (int i = 0; i < 2; i++, stage += R::SIDE_BYTES)
         read_tile<R::FORM>(share[i], stage + group * S::GROUP_QUANTS,
                            stage + S::SCALE_AT + group * S::GROUP_SCALE,
                            stage + S::HIGH_AT + group * S::GROUP_HIGH,
-                           stage + S::MINUS_AT + group * S::GROUP_MINUS, pair);
+                           stage + S::MINUS_AT + group * S::GROUP_MINUS);
 }
 
 /* The stage before `place` may be filled again: its products are done. */

@@ -35,13 +35,12 @@ __device__ __forceinline__ void read_slots(tile_share<F> (&share)[2], const uint
 {
     typedef stage_of<F> S;
     int slot = slot_of(threadIdx.x / GROUP, threadIdx.x % GROUP / WARP, slab);
-    int pair = threadIdx.x % WARP / 8;
 #pragma unroll
     for (int i = 0; i < 2; i++, slot++)
         read_tile<F>(share[i], stage + S::QUANTS_AT + slot * form_quant_bytes(F),
                      stage + S::SCALE_AT + slot * form_scale_bytes(F),
                      stage + S::HIGH_AT + slot * form_high_bytes(F),
-                     stage + S::MINUS_AT + slot * form_minus_bytes(F), pair);
+                     stage + S::MINUS_AT + slot * form_minus_bytes(F));
 }
 
 template <enum form F> struct reader {

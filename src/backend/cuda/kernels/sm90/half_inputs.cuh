@@ -52,8 +52,7 @@ __device__ __forceinline__ void read_tile_of(tile_share<F> &share, const struct 
     int lane = threadIdx.x % WARP;
     share = {};
     if (group >= w.n_groups || tile >= end) return;
-    read_share<F>(share, share_place_at<F>(w, (int64_t)group * w.n_ktiles + tile, lane, lane / 8),
-                  0);
+    read_share<F>(share, share_place_at<F>(w, (int64_t)group * w.n_ktiles + tile, lane), 0);
 }
 
 /* The block's outputs of up as A operands in shared memory. `tiles`: 64 of them each. */
@@ -76,7 +75,7 @@ __device__ __forceinline__ void make_up(const struct cuda_weight &up, uint8_t *m
         for (int i = 0; i < FEW; i++) {
             int at = warp + (from + i) * WARPS, group = at / UP_TILES, tile = at % UP_TILES;
             uint32_t halves[8];
-            dequantise<F>(share[i], own_scale(), halves);
+            dequantise<F>(share[i], halves);
             uint32_t *to = reinterpret_cast<uint32_t *>(memory + UP_AT +
                                                         (group / 8 * UP_TILES + tile) * UNIT_BYTES +
                                                         group % 8 * EIGHT_BYTES);
